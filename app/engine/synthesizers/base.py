@@ -1,0 +1,183 @@
+"""The contract between Halftone and a synthesizer.
+
+A synthesizer holds a `Session`, the only way to learn about private rows: it asks, the
+kernel on the other side of the pipe answers with noise and counts the loss. `fit` is a
+deterministic function of params, seed and answers, so that a lost run can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count, Measurement
+from app.engine.schema import PrivacyUnit, Schema
+
+
+class Params(BaseModel):
+    """Base of a synthesizer's form: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a request, where (JSON pointer), and what to do about it."""
+
+    pointer: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFacts:
+    """What `check` may know of the public dataset: its dictionary and its size."""
+
+    schema: Schema
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Public limits of a run: declared rows, rows asked for (None: the noisy count), caps."""
+
+    max_total_rows: int
+    rows: int | None
+    memory_bytes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What a run would need and give, from public facts only.
+
+    `expected_error` is the standard deviation of the noise in one measured cell, in counts.
+    A run with `problems` is refused before anything is charged.
+    """
+
+    cells: int
+    memory_bytes: int
+    expected_error: float
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Synthetic rows as stored codes: one int64 array of equal length for each column.
+
+    `entity` numbers the synthetic entity of each row (from 0), None on a row unit.
+    """
+
+    codes: dict[str, NDArray[np.int64]]
+    rows: int
+    entity: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountsTable:
+    """A post-processed histogram as the product: cells (C order) and their counts."""
+
+    count: Count
+    values: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicTable:
+    """The rows of a public dataset, read in full: stored codes under its own dictionary."""
+
+    schema: Schema
+    table: Table
+
+
+class Progress(Protocol):
+    """Report a fraction in [0, 1] and the stage reached; public facts only."""
+
+    def __call__(self, fraction: float, stage: str) -> None: ...
+
+
+class Session(Protocol):
+    """The door to private rows. Every method is charged before noise is drawn.
+
+    All raise `BudgetExhausted` beyond the allowance and `QuestionRefused` for a malformed
+    question; neither says anything about the rows.
+    """
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def unit(self) -> PrivacyUnit: ...
+    @property
+    def allowance(self) -> PrivacyLoss: ...
+    @property
+    def remaining(self) -> PrivacyLoss: ...
+
+    def count(
+        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
+    ) -> tuple[Measurement, ...]:
+        """Noisy histograms, counted in one pass; `loss` is divided by `shares` (equally if None)."""
+        ...
+
+    def select(
+        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
+    ) -> tuple[int, ...]:
+        """Indices of the noisily largest scores, best first; `loss` pays for all winners."""
+        ...
+
+    def trusted_call(self, loss: PrivacyLoss) -> Table:
+        """The bounded, coded table itself, for declared third parties the admin enabled."""
+        ...
+
+
+class Model(Protocol):
+    """What was fitted. Sampling is post-processing: repeatable for a seed, free of charge."""
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        """`rows` synthetic rows; None stands for the noisy count of rows."""
+        ...
+
+    def dump(self) -> bytes:
+        """The model as JSON, npz or Arrow; never pickle."""
+        ...
+
+
+class CountsModel(Model, Protocol):
+    """A model whose post-processed histogram is a product of its own."""
+
+    def counts(self) -> CountsTable: ...
+
+
+class Synthesizer(Protocol):
+    """One method of making synthetic data. Instances hold no state."""
+
+    name: str
+    title: str
+    reference: str
+    version: str
+    Params: type[BaseModel]
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: Any,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,
+        limits: Limits,
+    ) -> Preflight: ...
+
+    def fit(
+        self,
+        session: Session,
+        params: Any,
+        public: PublicTable | None,
+        seed: int,
+        progress: Progress,
+    ) -> Model: ...
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model: ...
