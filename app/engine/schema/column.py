@@ -1,0 +1,220 @@
+"""A column: what its cells may hold, and the codes that store them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.engine.grouping import Grouping
+from app.engine.schema.scale import DEFAULT_BINS, MOST_CODES, Categories, Linear, Scale
+from app.engine.schema.values import TypeName, Value, from_ticks, from_wire, text, tick, to_arrow
+
+MOST_CELLS = 2**20
+NULL_LABEL = "null"
+
+Undeclared = Literal["other", "null", "clip", "reject"]
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the cells of a column are spelled in a text file (Frictionless Table Schema).
+
+    `formats` are strptime patterns, none for ISO 8601; `missing` are the spellings of null,
+    None for those of the table.
+    """
+
+    formats: tuple[str, ...] = ()
+    decimal_char: str = "."
+    group_char: str | None = None
+    bare_number: bool = True
+    true_values: tuple[str, ...] = ("true", "True", "TRUE", "1")
+    false_values: tuple[str, ...] = ("false", "False", "FALSE", "0")
+    missing: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A usable column. Codes run through the scale's regular values in public order, then
+
+    one for each point mass of `special`, then `other` (unless it is a value that has a code
+    already), then null if `nullable`.
+    """
+
+    name: str
+    type: TypeName
+    scale: Scale
+    special: tuple[Value, ...] = ()
+    other: Value | None = None
+    nullable: bool = True
+    bins: int | tuple[Value, ...] | None = None
+    undeclared: Undeclared = "reject"
+    text_format: TextFormat = field(default_factory=TextFormat)
+    position: int | None = None
+    title: str | None = None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.special)) != len(self.special):
+            raise ValueError("each special value is declared once")
+        if self.undeclared == "other" and self.other is None:
+            raise ValueError("undeclared values have nowhere to go without `other`")
+        if self.undeclared == "null" and not self.nullable:
+            raise ValueError("a required column has no null")
+        if self.undeclared == "clip" and not isinstance(self.scale, Linear):
+            raise ValueError("only a range can be clipped to")
+        if self.codes > MOST_CODES:
+            raise ValueError("a column has at most 2^32 - 1 codes")
+        if self.grouping.cells > MOST_CELLS:
+            raise ValueError(f"a column is counted in at most {MOST_CELLS} cells")
+
+    @property
+    def regular(self) -> int:
+        """How many codes stand for values of the scale; they come first."""
+        return self.scale.regular
+
+    @cached_property
+    def other_code(self) -> int | None:
+        """The code of `other`, which may be that of a declared value."""
+        if self.other is None:
+            return None
+        if self.other in self.special:
+            return self.regular + self.special.index(self.other)
+        declared = self.scale.code(self.other)
+        return self.regular + len(self.special) if declared is None else declared
+
+    @cached_property
+    def _own_other(self) -> bool:
+        return self.other_code is not None and self.other_code == self.regular + len(self.special)
+
+    @property
+    def null_code(self) -> int | None:
+        return self.regular + len(self.special) + self._own_other if self.nullable else None
+
+    @property
+    def tail(self) -> int:
+        """How many codes follow the regular ones: special values, other, null."""
+        return len(self.special) + self._own_other + self.nullable
+
+    @property
+    def codes(self) -> int:
+        return self.regular + self.tail
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest unsigned type that holds every code."""
+        return np.min_scalar_type(self.codes - 1)
+
+    @cached_property
+    def tail_values(self) -> tuple[Value | None, ...]:
+        """The value of each tail code in order; None is null."""
+        other = (self.other,) if self._own_other else ()
+        return (*self.special, *other, *([None] if self.nullable else []))
+
+    @property
+    def ranged(self) -> bool:
+        """Whether the regular values are points of a range, which can be cut into bins."""
+        return isinstance(self.scale, Linear)
+
+    @cached_property
+    def grouping(self) -> Grouping:
+        """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins."""
+        if self.bins is not None:
+            return self._cut(self.bins)
+        if isinstance(self.scale, Categories) or self.type in ("integer", "year"):
+            if self.codes > MOST_CELLS:
+                raise ValueError(f"more than {MOST_CELLS} values need bins")
+            return Grouping.identity(self.regular, self.tail)
+        return self.scale.equal(DEFAULT_BINS, self.tail)
+
+    def group(self, bins: int | Sequence[Any]) -> Grouping:
+        """Cells by a count of equal bins or by edges (values, or their JSON form).
+
+        Bins are closed on the left, the last on both sides; minimum and maximum are always
+        edges. Raises `ValueError` for a column of categories and for edges out of range.
+        """
+        if isinstance(bins, int):
+            return self._cut(bins)
+        return self._cut(tuple(self._edge(edge) for edge in bins))
+
+    def _edge(self, edge: Any) -> Value:
+        formats = self.text_format.formats
+        is_moment = not isinstance(edge, str | int | float)
+        return edge if is_moment else from_wire(self.type, edge, formats)
+
+    def _cut(self, bins: int | tuple[Value, ...]) -> Grouping:
+        if not isinstance(self.scale, Linear):
+            raise ValueError(f"`{self.name}` has categories, which are not cut into bins")
+        if not isinstance(bins, int):
+            return self.scale.cut_at(bins, self.tail)
+        if not 1 <= bins <= MOST_CELLS:
+            raise ValueError(f"a column has 1 to {MOST_CELLS} bins")
+        return self.scale.equal(bins, self.tail)
+
+    def labels(self, grouping: Grouping | None = None) -> list[str]:
+        """A public label for each cell of a grouping of this column (its own by default)."""
+        cut = self.grouping if grouping is None else grouping
+        if (cut.regular, cut.tail) != (self.regular, self.tail):
+            raise ValueError(f"the grouping is not one of `{self.name}`")
+        bounds = zip(cut.edges, cut.edges[1:], strict=False)
+        base = [self._label(first, end) for first, end in bounds]
+        base += [
+            f"{text(value)} (special)"
+            if value in self.special
+            else NULL_LABEL
+            if value is None
+            else text(value)
+            for value in self.tail_values
+        ]
+        if cut.merge is None:
+            return base
+        merged: list[list[str]] = [[] for _ in range(cut.cells)]
+        for cell, label in zip(cut.merge, base, strict=True):
+            merged[cell].append(label)
+        return [" | ".join(labels) for labels in merged]
+
+    def _label(self, first: int, end: int) -> str:
+        if isinstance(self.scale, Linear):
+            return self.scale.label(first, end)
+        return " | ".join(text(value) for value in self.scale.values[first:end])
+
+    def decode(self, codes: NDArray[Any]) -> pa.Array:
+        """Typed values of stored codes (any integer dtype): bool, int64, float64, string,
+        date32, timestamp[s] or time32[s]; null where the code is null's."""
+        wide = codes.astype(np.int64)
+        if wide.size and not 0 <= wide.min() <= wide.max() < self.codes:
+            raise ValueError(f"codes of `{self.name}` are 0 to {self.codes - 1}")
+        if isinstance(self.scale, Categories):
+            return to_arrow(self.type, (*self.scale.values, *self.tail_values)).take(pa.array(wide))
+        places = self.scale.places(wide)
+        for offset, value in enumerate(self.tail_values):
+            places[wide == self.regular + offset] = 0 if value is None else float(tick(value))
+        null = np.zeros(len(wide), bool) if self.null_code is None else wide == self.null_code
+        return from_ticks(self.type, places, null)
+
+
+@dataclass(frozen=True)
+class EntityColumn:
+    """The column that holds the ids of the privacy unit; its values are never stored."""
+
+    name: str
+    type: TypeName
+    text_format: TextFormat = field(default_factory=TextFormat)
+    position: int | None = None
+    title: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A field that is named but not used, and why."""
+
+    name: str
+    type: str
+    reason: str
+    position: int | None = None

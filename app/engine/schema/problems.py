@@ -1,0 +1,51 @@
+"""What is wrong with a declaration, told all at once.
+
+SchemaError(ValueError)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """Where (JSON pointer into the declaration), what, and what to do about it."""
+
+    pointer: str
+    message: str
+    remedy: str
+
+
+class SchemaError(ValueError):
+    """A declaration that cannot be used; `errors` holds every problem found in it."""
+
+    def __init__(self, errors: Sequence[FieldProblem]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(f"{error.pointer}: {error.message}" for error in self.errors))
+
+
+@dataclass
+class ProblemLog:
+    """Collects problems below one pointer while a declaration is read."""
+
+    pointer: str = ""
+    found: list[FieldProblem] = field(default_factory=list)
+
+    def below(self, *steps: str | int) -> ProblemLog:
+        """A log that writes into the same list, deeper in the declaration."""
+        tail = "".join(f"/{escape(str(step))}" for step in steps)
+        return ProblemLog(self.pointer + tail, self.found)
+
+    def add(self, message: str, remedy: str, *steps: str | int) -> None:
+        self.found.append(FieldProblem(self.below(*steps).pointer, message, remedy))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise SchemaError(self.found)
+
+
+def escape(step: str) -> str:
+    """A step of a JSON pointer (RFC 6901, section 3)."""
+    return step.replace("~", "~0").replace("/", "~1")

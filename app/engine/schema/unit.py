@@ -1,0 +1,81 @@
+"""The privacy unit: who is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.engine.schema.problems import ProblemLog
+
+MOST_ROWS_PER_ENTITY = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyUnit:
+    """What neighbouring tables differ by: one row, or all rows of one entity.
+
+    `max_rows` is k, the most rows of one unit that count; for `row` it is 1.
+    """
+
+    kind: Literal["row", "entity"]
+    column: str | None = None
+    max_rows: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("row", "entity"):
+            raise ValueError("a unit is a `row` or an `entity`")
+        if self.kind == "row" and (self.column is not None or self.max_rows != 1):
+            raise ValueError("a `row` unit has no column and counts one row")
+        if self.kind == "entity" and not self.column:
+            raise ValueError("an `entity` unit names the column that holds the id")
+        if not 1 <= self.max_rows <= MOST_ROWS_PER_ENTITY:
+            raise ValueError(f"max_rows is 1 to {MOST_ROWS_PER_ENTITY}")
+
+    def to_wire(self) -> dict[str, Any]:
+        if self.kind == "row":
+            return {"kind": "row"}
+        return {"kind": "entity", "column": self.column, "max_rows": self.max_rows}
+
+    @classmethod
+    def parse(cls, wire: Any) -> PrivacyUnit:
+        """Reads the wire form; raises `SchemaError` with pointers below `/`."""
+        log = ProblemLog()
+        if not isinstance(wire, Mapping):
+            log.add("a privacy unit is an object", 'write {"kind": "row"}')
+            log.raise_if_any()
+        _check_keys(wire, log)
+        kind = wire.get("kind")
+        if kind not in ("row", "entity"):
+            log.add("`kind` is `row` or `entity`", "choose one of the two", "kind")
+        elif kind == "entity":
+            _check_entity(wire, log)
+        elif wire.get("column") is not None or wire.get("max_rows", 1) != 1:
+            log.add(
+                "a `row` unit has no column and counts one row",
+                'leave out `column` and `max_rows`, or choose "entity"',
+                "kind",
+            )
+        log.raise_if_any()
+        if kind == "row":
+            return cls("row")
+        return cls("entity", wire["column"], wire["max_rows"])
+
+
+def _check_keys(wire: Mapping[str, Any], log: ProblemLog) -> None:
+    for key in wire:
+        if key not in ("kind", "column", "max_rows"):
+            log.add("unknown key", "use `kind`, `column` and `max_rows`", str(key))
+
+
+def _check_entity(wire: Mapping[str, Any], log: ProblemLog) -> None:
+    column, max_rows = wire.get("column"), wire.get("max_rows")
+    if not isinstance(column, str) or not column:
+        log.add("an entity unit names its id column", "give the column's name", "column")
+    is_whole = isinstance(max_rows, int) and not isinstance(max_rows, bool)
+    if not is_whole or not 1 <= int(str(max_rows)) <= MOST_ROWS_PER_ENTITY:
+        log.add(
+            f"`max_rows` is a whole number from 1 to {MOST_ROWS_PER_ENTITY}",
+            "give the most rows of one entity that are to count",
+            "max_rows",
+        )

@@ -1,0 +1,190 @@
+"""Values of each type: read from JSON, written to JSON, placed on the number line, put in Arrow.
+
+In Python a boolean is a bool, an integer or year an int, a number a `Decimal`, a string a
+str, and dates and times are naive `datetime` objects with whole seconds. The place of a
+value (its tick) is the number itself, days since 1970-01-01, seconds since then, or seconds
+since midnight.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+TypeName = Literal["boolean", "integer", "number", "string", "date", "datetime", "time", "year"]
+Value = bool | int | Decimal | str | dt.date | dt.datetime | dt.time
+
+TYPES: tuple[TypeName, ...] = (
+    "boolean",
+    "integer",
+    "number",
+    "string",
+    "date",
+    "datetime",
+    "time",
+    "year",
+)
+RANGED: frozenset[str] = frozenset({"integer", "number", "date", "datetime", "time", "year"})
+
+ARROW_TYPES: dict[TypeName, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("s"),
+    "time": pa.time32("s"),
+    "year": pa.int64(),
+}
+MOST_DIGITS = 15
+LARGEST_INTEGER = 2**53
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (dictionary times carry no zone)
+
+
+def from_wire(kind: TypeName, raw: Any, formats: Sequence[str] = ()) -> Value:
+    """The value that a JSON scalar stands for; `ValueError` says what was expected.
+
+    Dates and times are ISO 8601, or written in one of the field's own `formats`.
+    """
+    if kind == "boolean":
+        if isinstance(raw, bool):
+            return raw
+        raise ValueError("expected true or false")
+    if kind == "string":
+        if isinstance(raw, str):
+            return raw
+        raise ValueError("expected a string")
+    if kind in ("integer", "year"):
+        return _whole(raw)
+    if kind == "number":
+        return _decimal(raw)
+    return _moment(kind, raw, formats)
+
+
+def _decimal(raw: Any) -> Decimal:
+    if isinstance(raw, bool) or not isinstance(raw, int | float | Decimal):
+        raise ValueError("expected a number")
+    try:
+        value = Decimal(str(raw))
+    except InvalidOperation as error:
+        raise ValueError("expected a number") from error
+    if not value.is_finite():
+        raise ValueError("expected a finite number")
+    value = value.normalize() if value else Decimal(0)
+    digits, exponent = len(value.as_tuple().digits), value.adjusted()
+    if digits > MOST_DIGITS or not -15 <= exponent <= 15:
+        raise ValueError(f"expected a number of at most {MOST_DIGITS} digits, 1e-15 to 1e15")
+    return value
+
+
+def _whole(raw: Any) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int | float | Decimal):
+        raise ValueError("expected a whole number")
+    if isinstance(raw, int):
+        value = raw
+    elif Decimal(str(raw)).is_finite() and Decimal(str(raw)) == int(raw):
+        value = int(raw)
+    else:
+        raise ValueError("expected a whole number")
+    if abs(value) > LARGEST_INTEGER:
+        raise ValueError("expected a whole number within 2^53 of zero")
+    return value
+
+
+def _moment(kind: TypeName, raw: Any, formats: Sequence[str]) -> Value:
+    if not isinstance(raw, str):
+        raise ValueError(f"expected a {kind} as text, ISO 8601")
+    value = _iso(kind, raw)
+    for form in formats if value is None else ():
+        value = _formatted(kind, raw, form)
+        if value is not None:
+            break
+    if value is None:
+        raise ValueError(f"expected a {kind}, ISO 8601 or in the field's own format")
+    return value
+
+
+def _iso(kind: TypeName, raw: str) -> Value | None:
+    try:
+        if kind == "date":
+            return dt.date.fromisoformat(raw)
+        if kind == "time":
+            value: dt.time | dt.datetime = dt.time.fromisoformat(raw)
+        else:
+            value = dt.datetime.fromisoformat(raw.removesuffix("Z"))
+    except ValueError:
+        return None
+    return None if value.tzinfo else value.replace(microsecond=0)
+
+
+def _formatted(kind: TypeName, raw: str, form: str) -> Value | None:
+    try:
+        value = dt.datetime.strptime(raw, form)  # noqa: DTZ007  (see _EPOCH)
+    except ValueError:
+        return None
+    if kind == "date":
+        return value.date()
+    return value.time() if kind == "time" else value
+
+
+def to_wire(value: Value) -> Any:
+    """The JSON scalar that `from_wire` reads back as the same value."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return value
+
+
+def text(value: Value) -> str:
+    """How a value is shown in a label."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(to_wire(value))
+
+
+def tick(value: Value) -> Decimal:
+    """The place of a value on the number line (see the module's docstring)."""
+    if isinstance(value, dt.datetime):
+        return Decimal((value - _EPOCH) // dt.timedelta(seconds=1))
+    if isinstance(value, dt.date):
+        return Decimal((value - _EPOCH.date()).days)
+    if isinstance(value, dt.time):
+        return Decimal(value.hour * 3600 + value.minute * 60 + value.second)
+    if isinstance(value, str):
+        raise TypeError("text has no place on the number line")
+    return Decimal(value)
+
+
+def at_tick(kind: TypeName, place: Decimal) -> Value:
+    """The value at a place, the inverse of `tick`."""
+    if kind == "number":
+        return place.normalize() if place else Decimal(0)
+    if kind == "date":
+        return _EPOCH.date() + dt.timedelta(days=int(place))
+    if kind == "datetime":
+        return _EPOCH + dt.timedelta(seconds=int(place))
+    if kind == "time":
+        return (_EPOCH + dt.timedelta(seconds=int(place))).time()
+    return int(place)
+
+
+def from_ticks(kind: TypeName, places: NDArray[Any], null: NDArray[np.bool_]) -> pa.Array:
+    """Arrow array of the type, of places (int64, or float64 for numbers) and a null mask."""
+    arrow_type = ARROW_TYPES[kind]
+    if kind == "number":
+        return pa.array(places, arrow_type, mask=null)
+    if kind in ("date", "time"):
+        return pa.array(places.astype(np.int32), pa.int32(), mask=null).cast(arrow_type)
+    return pa.array(places.astype(np.int64), pa.int64(), mask=null).cast(arrow_type)
+
+
+def to_arrow(kind: TypeName, values: Sequence[Value | None]) -> pa.Array:
+    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
+    return pa.array(plain, ARROW_TYPES[kind])
