@@ -119,7 +119,8 @@ class Grouping:
         offset = cell_ends[cells] - self.widths()[cells] + rng.integers(0, self.widths()[cells])
         slot = np.searchsorted(ends, offset, side="right")
         base = order[slot]
-        return starts[base] + offset - (ends[slot] - base_widths[base])
+        code: NDArray[np.int64] = starts[base] + offset - (ends[slot] - base_widths[base])
+        return code
 
     def to_json(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"tail": self.tail}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count, Measurement
@@ -21,9 +21,16 @@ from app.engine.schema import PrivacyUnit, Schema
 
 
 class Params(BaseModel):
-    """Base of a synthesizer's form: unknown fields are refused."""
+    """Base of a synthesizer's form: unknown fields are refused, null means omitted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, form: Any) -> Any:
+        if not isinstance(form, dict):
+            return form
+        return {name: value for name, value in form.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,15 @@ class PublicTable:
     table: Table
 
 
+def generator(seed: int) -> np.random.Generator:
+    """Randomness of post-processing: PCG64DXSM, the same stream for a seed on any machine.
+
+    Never a source of privacy noise. NumPy may change a distribution's stream between its
+    releases, so a sample is repeatable for a seed and a NumPy version.
+    """
+    return np.random.Generator(np.random.PCG64DXSM(seed))
+
+
 class Progress(Protocol):
     """Report a fraction in [0, 1] and the stage reached; public facts only."""
 
@@ -120,7 +136,7 @@ class Session(Protocol):
     def count(
         self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy histograms, counted in one pass; `loss` is divided by `shares` (equally if None)."""
+        """Noisy histograms, counted in one pass; `loss` is divided by `shares`, else equally."""
         ...
 
     def select(

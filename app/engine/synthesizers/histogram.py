@@ -1,0 +1,225 @@
+"""`histogram`: one noisy count for every cell of chosen columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
+from app.engine.synthesizers.archive import counts as stored_counts
+from app.engine.synthesizers.axes import Axes, Bins, choose_axes
+from app.engine.synthesizers.base import (
+    CountsTable,
+    Limits,
+    Params,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicTable,
+    Session,
+    Table,
+    generator,
+)
+from app.engine.synthesizers.contribution import (
+    AllRows,
+    ContributionForm,
+    contribution_problems,
+    expected_error,
+    noise_problems,
+)
+from app.engine.synthesizers.forecast import memory_problems, table_bytes
+from app.engine.synthesizers.size import Size, pooled, size_questions
+
+MOST_CELLS = 10_000_000
+_BYTES_PER_CELL = 80
+"""Counts, noise and their copy through the pipe, then the sort of the projection."""
+
+_SIZE_SHARES = (0.05, 0.02)
+"""Budget for the number of rows, and of entities. At 5 % the total's noise is 4.4 times that
+of a cell, where the sum of a hundred thousand cells has over 300 times; cells lose 2.6 %."""
+
+
+class HistogramParams(Params):
+    columns: tuple[str, ...] | None = Field(
+        None, description="Columns of the histogram; all columns if omitted."
+    )
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+    post_processing: Literal["project", "clip", "threshold"] = Field(
+        "project",
+        description="`project`: nearest non-negative counts with the noisy total; `clip`: "
+        "negative counts become 0; `threshold`: counts below a bound become 0.",
+    )
+    threshold: float = Field(
+        3.0, ge=0, le=1000, description="The bound of `threshold`, in standard errors of a cell."
+    )
+    contribution: ContributionForm = Field(
+        default_factory=AllRows, description="How much one privacy unit counts."
+    )
+
+
+@dataclass(frozen=True)
+class HistogramModel:
+    """Non-negative whole counts, shape `axes.shape`, and the noisy size of the table."""
+
+    axes: Axes
+    contribution: Contribution
+    values: NDArray[np.int64]
+    size: Size
+
+    def counts(self) -> CountsTable:
+        return CountsTable(
+            Count(self.axes.names, self.axes.groupings, self.contribution), self.values
+        )
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        rows = self.size.rows if rows is None else rows
+        weights = self.values.astype(np.float64)
+        if not weights.any():
+            weights = np.ones(self.axes.shape)
+        cells = shuffled_cells(apportion(weights, rows, rng), rng)
+        positions = np.unravel_index(cells, self.axes.shape)
+        codes = {
+            name: grouping.expand(position.astype(np.int64), rng)
+            for (name, grouping), position in zip(
+                self.axes.groupings.items(), positions, strict=True
+            )
+        }
+        return Table(codes, rows, self.size.deal(rows, rng))
+
+    def dump(self) -> bytes:
+        header = {
+            "model": "histogram",
+            "axes": self.axes.to_json(),
+            "contribution": {
+                "rule": self.contribution.rule,
+                "limit": self.contribution.limit,
+                "norm": self.contribution.norm,
+            },
+            "size": self.size.to_json(),
+        }
+        return pack(header, {"counts": self.values})
+
+
+class Histogram:
+    name = "histogram"
+    title = "Noisy histogram over chosen columns"
+    reference = "The baseline of the NIST Temporal Map Challenge (2020), with bounded contribution"
+    version = "1"
+    Params = HistogramParams
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: HistogramParams,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,  # noqa: ARG002
+        limits: Limits,
+    ) -> Preflight:
+        axes, problems = choose_axes(schema, params.columns, params.bins)
+        contribution = params.contribution.contribution()
+        problems += contribution_problems(contribution, loss) + _cell_problems(axes)
+        error, *size_errors = (
+            expected_error(question.contribution, unit, cells, part)
+            for question, cells, part in zip(
+                _questions(axes, contribution, unit),
+                (axes.cells, 1, 1),
+                loss.split(_shares(unit)),
+                strict=False,
+            )
+        )
+        memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
+        problems += noise_problems(max(error, *size_errors)) + memory_problems(memory, limits)
+        return Preflight(axes.cells, memory, error, problems)
+
+    def fit(
+        self,
+        session: Session,
+        params: HistogramParams,
+        public: PublicTable | None,  # noqa: ARG002
+        seed: int,
+        progress: Progress,
+    ) -> HistogramModel:
+        axes, _ = choose_axes(session.schema, params.columns, params.bins)
+        contribution = params.contribution.contribution()
+        progress(0.05, "counting")
+        answers = session.count(
+            _questions(axes, contribution, session.unit),
+            PrivacyLoss(session.allowance.kind, session.allowance.amount),
+            _shares(session.unit),
+        )
+        progress(0.7, "post-processing")
+        histogram, size_answers = answers[0], answers[1:]
+        size = Size.from_answers(session.unit, _rows(histogram, size_answers[0]), size_answers)
+        values = _post_processed(histogram, size, params, generator(seed))
+        return HistogramModel(axes, contribution, values, size)
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> HistogramModel:
+        header, arrays = unpack(data)
+        axes = Axes.from_json(header.get("axes"), schema)
+        values = stored_counts(arrays, "counts", axes.shape)
+        contribution = _stored_contribution(header.get("contribution"))
+        return HistogramModel(axes, contribution, values, Size.from_json(header.get("size"), unit))
+
+
+def _questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tuple[Count, ...]:
+    return (Count(axes.names, axes.groupings, contribution), *size_questions(unit))
+
+
+def _shares(unit: PrivacyUnit) -> tuple[float, ...]:
+    sizes = _SIZE_SHARES[:1] if unit.kind == "row" else _SIZE_SHARES
+    return (1 - sum(sizes), *sizes)
+
+
+def _cell_problems(axes: Axes) -> tuple[Problem, ...]:
+    if axes.cells <= MOST_CELLS:
+        return ()
+    return (
+        Problem(
+            "/params/columns",
+            f"the histogram would have {axes.cells} cells; {MOST_CELLS} are the most",
+            "choose fewer columns, or coarser `bins`",
+        ),
+    )
+
+
+def _rows(histogram: Measurement, rows: Measurement) -> float:
+    """The noisy rows; where cells count rows, pooled with the cells' sum."""
+    direct = (float(rows.values), rows.variance)
+    if histogram.count.contribution.rule != "rows":
+        return direct[0]
+    cells_sum = float(histogram.values.sum())
+    return pooled([direct, (cells_sum, histogram.variance * histogram.values.size)])
+
+
+def _post_processed(
+    histogram: Measurement, size: Size, params: HistogramParams, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    if params.post_processing == "clip":
+        return np.maximum(histogram.values, 0)
+    if params.post_processing == "threshold":
+        bound = params.threshold * histogram.standard_error
+        return np.where(histogram.values >= max(bound, 1), histogram.values, 0)
+    counts_rows = histogram.count.contribution.rule == "rows"
+    total = size.rows if counts_rows else max(0, int(histogram.values.sum()))
+    projected = onto_simplex(histogram.values.astype(np.float64), total)
+    return apportion(projected, total, rng) if total else np.zeros_like(histogram.values)
+
+
+def _stored_contribution(wire: Any) -> Contribution:
+    try:
+        return Contribution(wire["rule"], wire["limit"], wire["norm"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise ModelFormatError("the stored model has no valid contribution") from error

@@ -1,0 +1,140 @@
+"""Which synthesizers there are, and who vouches for them.
+
+Built-ins are listed here, so a source checkout has them too. Third parties register in the
+entry-point group `halftone.synthesizers`; they are listed from the metadata of installed
+distributions, without importing them. Only a child process calls `load` on one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Any, Literal, cast
+
+from app.engine.synthesizers.base import Synthesizer
+
+GROUP = "halftone.synthesizers"
+DISTRIBUTION = "halftone"
+
+_BUILT_IN = {
+    "histogram": "app.engine.synthesizers.histogram:Histogram",
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+Assurance = Literal["enforced", "declared"]
+
+logger = logging.getLogger(__name__)
+
+
+class UnknownSynthesizer(LookupError):
+    """No synthesizer of that name is registered."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no synthesizer `{name}`")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered synthesizer as its distribution's metadata tells it, nothing imported.
+
+    `assurance` is ours to say: `enforced` (it learns only what the kernel answers), or
+    `declared` for those that the admin enabled by name to see the bounded table.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    builtin: bool
+    assurance: Assurance
+
+
+def entries(declared: Collection[str] = ()) -> list[Entry]:
+    """All usable synthesizers, built-ins first, then by name.
+
+    `declared` names the third parties (setting `HALFTONE_DECLARED`) with `trusted_call`;
+    a built-in is always enforced.
+    """
+    own = [Entry(name, DISTRIBUTION, _own_version(), True, "enforced") for name in _BUILT_IN]
+    return own + [
+        Entry(
+            point.name,
+            _distribution(point),
+            _version(point),
+            False,
+            "declared" if point.name in declared else "enforced",
+        )
+        for point in _third_parties()
+    ]
+
+
+def entry(name: str, declared: Collection[str] = ()) -> Entry:
+    """The entry of that name; raises `UnknownSynthesizer`."""
+    for found in entries(declared):
+        if found.name == name:
+            return found
+    raise UnknownSynthesizer(name)
+
+
+def builtin(name: str) -> Synthesizer:
+    """A built-in, fit to run in any process; raises `UnknownSynthesizer`."""
+    if name not in _BUILT_IN:
+        raise UnknownSynthesizer(name)
+    module, _, attribute = _BUILT_IN[name].partition(":")
+    return cast(Synthesizer, getattr(importlib.import_module(module), attribute)())
+
+
+def load(name: str) -> Synthesizer:
+    """Any registered synthesizer. Imports third-party code: for child processes only."""
+    if name in _BUILT_IN:
+        return builtin(name)
+    for point in _third_parties():
+        if point.name == name:
+            made: Any = point.load()
+            return cast(Synthesizer, made() if isinstance(made, type) else made)
+    raise UnknownSynthesizer(name)
+
+
+def _third_parties() -> list[EntryPoint]:
+    points = [point for point in entry_points(group=GROUP) if _distribution(point) != DISTRIBUTION]
+    times_named = Counter(point.name for point in points)
+    usable = []
+    for point in sorted(points, key=lambda point: point.name):
+        reason = _refusal(point, times_named)
+        if reason:
+            logger.warning(
+                "synthesizer %r of %s is refused: %s", point.name, _distribution(point), reason
+            )
+        else:
+            usable.append(point)
+    return usable
+
+
+def _refusal(point: EntryPoint, times_named: Counter[str]) -> str | None:
+    if point.name in _BUILT_IN:
+        return "the name belongs to a built-in"
+    if times_named[point.name] > 1:
+        return "several distributions claim the name"
+    if not _NAME.fullmatch(point.name):
+        return "a name is a small letter, then small letters, digits and underscores"
+    return None
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name.lower() if point.dist is not None else ""
+
+
+def _version(point: EntryPoint) -> str:
+    return point.dist.version if point.dist is not None else ""
+
+
+def _own_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unreleased"

@@ -1,0 +1,76 @@
+"""How many rows and entities there are, bought with noise, and how rows are dealt out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.archive import ModelFormatError, number
+
+
+def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
+    """Rows, and on an entity unit the entities: L2 sensitivity max_rows and 1."""
+    if unit.kind == "row":
+        return (Count(()),)
+    return Count(()), Count((), contribution=Contribution("one"))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Noisy numbers of rows and entities, neither negative; no entities on a row unit."""
+
+    rows: int
+    entities: int | None
+    max_rows: int
+
+    @classmethod
+    def from_answers(cls, unit: PrivacyUnit, rows: float, answers: Sequence[Measurement]) -> Size:
+        """`rows` is the best estimate of rows; `answers` are those to `size_questions`."""
+        if unit.kind == "row":
+            return cls(max(0, round(rows)), None, 1)
+        entities = max(0, int(answers[1].values))
+        most = max(entities, 1) * unit.max_rows
+        return cls(min(max(0, round(rows)), most), entities, unit.max_rows)
+
+    def deal(self, rows: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """A synthetic entity for each of `rows` rows: 0..E-1, none with over `max_rows`.
+
+        E keeps the noisy number of rows per entity, as near as that bound allows.
+        """
+        if self.entities is None:
+            return None
+        if rows == 0:
+            return np.zeros(0, dtype=np.int64)
+        wanted = round(self.entities * rows / max(self.rows, 1))
+        entities = min(max(wanted, -(-rows // self.max_rows), 1), rows)
+        owner = np.arange(rows, dtype=np.int64) % entities
+        rng.shuffle(owner)
+        return owner
+
+    def to_json(self) -> dict[str, int]:
+        wire = {"rows": self.rows, "max_rows": self.max_rows}
+        return wire if self.entities is None else wire | {"entities": self.entities}
+
+    @classmethod
+    def from_json(cls, wire: Any, unit: PrivacyUnit) -> Size:
+        if not isinstance(wire, Mapping):
+            raise ModelFormatError("the stored model has no size")
+        if unit.kind == "row":
+            return cls(number(wire, "rows"), None, 1)
+        most = number(wire, "max_rows", least=1)
+        if most != unit.max_rows:
+            raise ModelFormatError("the stored model is of another privacy unit")
+        return cls(number(wire, "rows"), number(wire, "entities"), most)
+
+
+def pooled(estimates: Sequence[tuple[float, float]]) -> float:
+    """The inverse-variance weighted mean of (estimate, variance) pairs."""
+    precision = np.array([1 / variance for _, variance in estimates])
+    values = np.array([value for value, _ in estimates])
+    return float(values @ precision / precision.sum())
