@@ -1,0 +1,221 @@
+"""The store's two doors: read units of work, and write units of work one at a time.
+
+SQLite before 3.51.3 can corrupt the database when a checkpoint races a writer that resets
+the log (sqlite.org/wal.html). So automatic checkpoints are off, every writer of every
+process holds `WriteLock`, and the one checkpointer holds it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import MetaData, String, create_engine, event, text
+from sqlalchemy.engine import Connection, Dialect, Engine, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.types import TypeDecorator
+
+from app.problems import Unavailable
+
+READ_CONNECTIONS = 48
+JOURNAL_SIZE_LIMIT_BYTES = 64 * 1024**2
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+class Base(DeclarativeBase):
+    """All tables; constraint names are fixed so that migrations can refer to them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment as fixed-width ISO text in UTC, so that text order is time order."""
+
+    impl = String(27)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        del dialect
+        return None if value is None else format_time(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
+        del dialect
+        return None if value is None else datetime.fromisoformat(value)
+
+
+def format_time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def new_id(prefix: str) -> str:
+    """An unguessable identifier of fixed length, such as `ds_k3v...`."""
+    return prefix + "_" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+
+
+class WriteLock:
+    """One writer at a time among the threads and processes that share the store."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self._thread_lock = threading.Lock()
+        self._timeout_s = timeout_s
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def acquire(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        if not self._thread_lock.acquire(timeout=self._timeout_s):
+            raise Unavailable
+        pause = 0.0002
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._thread_lock.release()
+                    raise Unavailable from None
+                time.sleep(pause)
+                pause = min(pause * 2, 0.005)
+            else:
+                return
+
+    def release(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._thread_lock.release()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Database:
+    """Engines and sessions of one process on one store."""
+
+    def __init__(self, url: str, *, busy_timeout_s: float = 30) -> None:
+        parsed = make_url(url)
+        if parsed.get_backend_name() != "sqlite" or not parsed.database:
+            raise ValueError("the store is a SQLite file in this version")
+        self.path = Path(parsed.database).absolute()
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._busy_timeout_ms = int(busy_timeout_s * 1000)
+        self.lock = WriteLock(self.path.with_suffix(".lock"), busy_timeout_s)
+        self.write_engine = self._engine("BEGIN IMMEDIATE", query_only=False, connections=1)
+        self.read_engine = self._engine("BEGIN", query_only=True, connections=READ_CONNECTIONS)
+        self._write = sessionmaker(self.write_engine, expire_on_commit=False)
+        self._read = sessionmaker(self.read_engine, expire_on_commit=False, autoflush=False)
+
+    def _engine(self, begin: str, *, query_only: bool, connections: int) -> Engine:
+        engine = create_engine(
+            f"sqlite:///{self.path}",
+            poolclass=QueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            connect_args={"check_same_thread": False, "isolation_level": None},
+        )
+
+        @event.listens_for(engine, "connect")
+        def configure(connection: sqlite3.Connection, _: object) -> None:
+            for pragma in self._pragmas(query_only=query_only):
+                connection.execute(f"PRAGMA {pragma}")
+
+        @event.listens_for(engine, "begin")
+        def start(connection: Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+        return engine
+
+    def _pragmas(self, *, query_only: bool) -> list[str]:
+        pragmas = [
+            f"busy_timeout = {self._busy_timeout_ms}",
+            "auto_vacuum = INCREMENTAL",
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "foreign_keys = ON",
+            "secure_delete = ON",
+            "wal_autocheckpoint = 0",
+            f"journal_size_limit = {JOURNAL_SIZE_LIMIT_BYTES}",
+        ]
+        return [*pragmas, "query_only = ON"] if query_only else pragmas
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """A unit of work that sees one snapshot and can change nothing."""
+        with self._read() as session:
+            yield session
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        """The one writing unit of work: commits when the block ends, or changes nothing.
+
+        Raises `Unavailable` if the store cannot be locked or the commit fails.
+        """
+        with self.lock.held(), self._write() as session:
+            try:
+                yield session
+                session.commit()
+            except DBAPIError as error:
+                session.rollback()
+                if is_unavailable(error):
+                    raise Unavailable from error
+                raise
+            except BaseException:
+                session.rollback()
+                raise
+
+    def checkpoint(self) -> None:
+        """Move the log into the database and empty it, with every writer held off."""
+        with self.lock.held(), self.write_engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def wal_bytes(self) -> int:
+        wal = Path(f"{self.path}-wal")
+        return wal.stat().st_size if wal.exists() else 0
+
+    def sqlite_version(self) -> str:
+        with self.read() as session:
+            return str(session.execute(text("SELECT sqlite_version()")).scalar_one())
+
+    def close(self) -> None:
+        self.write_engine.dispose()
+        self.read_engine.dispose()
+        self.lock.close()
+
+
+def is_unavailable(error: DBAPIError) -> bool:
+    """Whether the store, not the statement, is at fault: locked, full, unreadable."""
+    return isinstance(error.orig, sqlite3.OperationalError)
+
+
+def rowcount(result: Any) -> int:
+    """How many rows a bulk statement changed."""
+    return int(result.rowcount)

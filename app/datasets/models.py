@@ -1,0 +1,44 @@
+"""Table of datasets: what is public about them, and the custodian's facts apart."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Boolean, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+
+
+class DatasetRow(Base):
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    account_id: Mapped[str | None] = mapped_column(ForeignKey("accounts.id"), index=True)
+    """None for public datasets."""
+    name: Mapped[str] = mapped_column(String(200))
+    visibility: Mapped[str] = mapped_column(String(16))
+    """private | public"""
+    state: Mapped[str] = mapped_column(String(16))
+    """awaiting_data | ingesting | ready | rejected | erased"""
+    closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    """A newer dataset of the same content took over; its releases are refused."""
+    schema: Mapped[dict[str, Any]] = mapped_column(JSON)
+    unit: Mapped[dict[str, Any]] = mapped_column(JSON)
+    max_total_rows: Mapped[int] = mapped_column(BigInteger)
+    file_options: Mapped[dict[str, Any]] = mapped_column(JSON)
+    new_population: Mapped[str | None] = mapped_column(String(2000))
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    ready_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    erased_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+    # Private: for the custodian and the service alone.
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    content_hmac: Mapped[str | None] = mapped_column(String(64))
+    ingest_report: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    wrapped_key: Mapped[str | None] = mapped_column(String(200))
+    """The dataset's own key under the master key, when encryption at rest is on."""
+
+    __table_args__ = (Index("ix_datasets_content_hmac", "content_hmac"),)

@@ -1,0 +1,103 @@
+"""Idempotency keys: an accepted request that comes again gets its first answer again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Integer, String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from app.database import Base, UtcTime, now
+from app.problems import Invalid, MalformedRequest
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
+
+
+class IdempotencyRow(Base):
+    __tablename__ = "idempotency"
+
+    principal_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    operation: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_hash: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int] = mapped_column(Integer)
+    resource_id: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One use of a key by a principal for an operation, with what was sent."""
+
+    principal_id: str
+    operation: str
+    key: str
+    body_hash: str
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key):
+            raise MalformedRequest("Idempotency-Key is 1 to 255 visible ASCII characters.")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the first request with this key was answered with."""
+
+    status: int
+    resource_id: str
+
+
+def body_hash(parsed: Any) -> str:
+    """Hash of a parsed body: key order, spacing and a number's spelling do not count."""
+    canonical = json.dumps(parsed, sort_keys=True, separators=(",", ":"), default=_plain)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}" if abs(value.adjusted()) < 100 else str(value)
+    raise TypeError(f"not JSON: {type(value).__name__}")
+
+
+def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:
+    """The earlier answer for this key; 422 if the key came with another body then."""
+    if attempt is None:
+        return None
+    row = session.scalar(
+        select(IdempotencyRow).where(
+            IdempotencyRow.principal_id == attempt.principal_id,
+            IdempotencyRow.operation == attempt.operation,
+            IdempotencyRow.key == attempt.key,
+        )
+    )
+    if row is None:
+        return None
+    if row.body_hash != attempt.body_hash:
+        raise Invalid.at(
+            "",
+            "This Idempotency-Key was used for a request with another body.",
+            "Send a new key with a new request; repeat a key only with the same body.",
+        )
+    return Replay(row.status, row.resource_id)
+
+
+def remember(session: Session, attempt: Attempt | None, status: int, resource_id: str) -> None:
+    """Record an accepted request, in the transaction that accepts it."""
+    if attempt is not None:
+        session.add(
+            IdempotencyRow(
+                principal_id=attempt.principal_id,
+                operation=attempt.operation,
+                key=attempt.key,
+                body_hash=attempt.body_hash,
+                status=status,
+                resource_id=resource_id,
+                created_at=now(),
+            )
+        )

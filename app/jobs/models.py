@@ -1,0 +1,43 @@
+"""Table of jobs: the queue that commits together with what it works for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Boolean, Float, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+
+
+class JobRow(Base):
+    """`subject_id` is a dataset (ingest), a release (fit, report) or a sample (sample)."""
+
+    __tablename__ = "jobs"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    """ingest | fit | sample | report"""
+    subject_id: Mapped[str] = mapped_column(String(32), index=True)
+    dataset_id: Mapped[str] = mapped_column(String(32), index=True)
+    state: Mapped[str] = mapped_column(String(16))
+    """queued | running | cancelling | succeeded | failed | cancelled"""
+    claims: Mapped[int] = mapped_column(Integer, default=0)
+    """How many workers ever held it; 0 means that no one touched private rows for it."""
+    fence: Mapped[int] = mapped_column(Integer, default=0)
+    """Raised by each claim and each expiry; a writer with an older number is refused."""
+    worker: Mapped[str | None] = mapped_column(String(64))
+    lease_until: Mapped[float | None] = mapped_column(Float)
+    """Seconds since the epoch."""
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    time_limit_s: Mapped[float] = mapped_column(Float)
+    progress: Mapped[float] = mapped_column(Float, default=0.0)
+    stage: Mapped[str] = mapped_column(String(64), default="queued")
+    erase_after: Mapped[bool] = mapped_column(Boolean, default=False)
+    private_detail: Mapped[str | None] = mapped_column(Text)
+    """Why it failed, for the custodian alone."""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+    __table_args__ = (Index("ix_jobs_queue", "state", "created_at"),)

@@ -1,0 +1,84 @@
+"""Tables of the privacy ledger: accounts, their append-only entries, budget changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+from app.engine.privacy.loss import LARGEST_AMOUNT
+
+
+def amount_checks(*columns: str, nullable: bool = False) -> tuple[CheckConstraint, ...]:
+    """Amounts are integers in range: SQLite would turn an overflow into a float silently."""
+    return tuple(
+        CheckConstraint(
+            (f'"{name}" IS NULL OR ' if nullable else "")
+            + f"""(typeof("{name}") = 'integer' AND "{name}" BETWEEN 0 AND {LARGEST_AMOUNT})""",
+            name=f"{name}_is_amount",
+        )
+        for name in columns
+    )
+
+
+class AccountRow(Base):
+    """What a budget belongs to: cap and spent in the accountant's own units.
+
+    `primary` counts epsilon (`basic`) or rho (`zcdp`) in 1e-12, `delta` in 1e-18; on `zcdp`
+    the delta cap is `delta_for_approximate`. `budget_*` is what was declared.
+    """
+
+    __tablename__ = "accounts"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    accountant: Mapped[str] = mapped_column(String(16))
+    unit_kind: Mapped[str] = mapped_column(String(16))
+    budget_epsilon: Mapped[int] = mapped_column(BigInteger)
+    budget_delta: Mapped[int] = mapped_column(BigInteger)
+    delta_for_approximate: Mapped[int] = mapped_column(BigInteger)
+    cap_primary: Mapped[int] = mapped_column(BigInteger)
+    cap_delta: Mapped[int] = mapped_column(BigInteger)
+    spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
+    highest_primary: Mapped[int] = mapped_column(BigInteger)
+    """Highest cap there ever was: the guarantee after a raise is that of this cap."""
+    highest_delta: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(default=1)
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (
+        *amount_checks("budget_epsilon", "budget_delta", "delta_for_approximate"),
+        *amount_checks("cap_primary", "cap_delta", "spent_primary", "spent_delta"),
+        *amount_checks("highest_primary", "highest_delta"),
+        CheckConstraint("spent_primary <= cap_primary", name="primary_within_cap"),
+        CheckConstraint("spent_delta <= cap_delta", name="delta_within_cap"),
+    )
+
+
+class LedgerRow(Base):
+    """One entry of an account's chain; `sequence` counts from 1 without gaps."""
+
+    __tablename__ = "ledger"
+
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16))
+    """opened | charge | refund | budget"""
+    dataset_id: Mapped[str] = mapped_column(String(32))
+    release_id: Mapped[str | None] = mapped_column(String(32))
+    principal_id: Mapped[str] = mapped_column(String(32))
+    primary: Mapped[int] = mapped_column(BigInteger)
+    delta: Mapped[int] = mapped_column(BigInteger)
+    detail: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """Public facts: the guarantee asked for, the synthesizer, caps, a reason."""
+    at: Mapped[datetime] = mapped_column(UtcTime)
+    previous_hash: Mapped[str] = mapped_column(String(64))
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+
+    __table_args__ = (
+        *amount_checks("primary", "delta"),
+        UniqueConstraint("release_id", "kind"),
+    )

@@ -1,0 +1,72 @@
+"""`create_app()`: wiring and lifespan, nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import anyio
+from fastapi import FastAPI
+
+from app import migrate
+from app.database import Database
+from app.routers import (
+    datasets,
+    docs,
+    errors,
+    health,
+    ledger,
+    principals,
+    releases,
+    samples,
+    synthesizers,
+)
+from app.security.authentication import FailureLimit
+from app.settings import Settings, get_settings
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The HTTP application on the store that the settings name."""
+    settings = settings or get_settings()
+    app = FastAPI(
+        title="Halftone",
+        version=docs.VERSION,
+        summary=docs.SUMMARY,
+        description=docs.DESCRIPTION,
+        root_path=settings.root_path,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.settings = settings
+    app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
+    errors.install(app)
+    for module in (
+        datasets,
+        ledger,
+        releases,
+        samples,
+        synthesizers,
+        principals,
+        health,
+        docs,
+    ):
+        app.include_router(module.router)
+    docs.install(app)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    await anyio.to_thread.run_sync(migrate.to_head, settings.url)
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    app.state.database = database
+    app.state.write_turn = anyio.Lock()
+    try:
+        async with releases.event_feed(app):
+            yield
+    finally:
+        database.close()

@@ -1,0 +1,213 @@
+"""The exception tree and its one mapping to problem+json (RFC 9457).
+
+HalftoneError
+├── MalformedRequest          400
+├── NotAuthenticated          401
+├── Forbidden                 403
+├── NotFound                  404
+├── Conflict                  409
+│   ├── BudgetExceeded
+│   └── NotReady
+├── PreconditionFailed        412
+├── PreconditionRequired      428
+├── TooLarge                  413
+├── UnsupportedMedia          415
+├── Invalid                   422
+├── TooManyRequests           429
+└── Unavailable               503
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+PROBLEM_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One fault: where (JSON pointer), what, and how to mend it."""
+
+    pointer: str
+    message: str
+    remedy: str
+
+    def as_wire(self) -> dict[str, str]:
+        return {"pointer": self.pointer, "message": self.message, "remedy": self.remedy}
+
+
+class HalftoneError(Exception):
+    """Base of all errors that a caller may see; `detail` never holds private data."""
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+        self.extra = dict(extra or {})
+
+    def as_wire(self, instance: str) -> dict[str, Any]:
+        return {
+            "type": f"/problems/{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "errors": [error.as_wire() for error in self.errors],
+            **self.extra,
+        }
+
+
+class MalformedRequest(HalftoneError):
+    """The request cannot be parsed: broken JSON, NaN, a broken header."""
+
+    status, slug, title = 400, "malformed-request", "Malformed request"
+
+
+class NotAuthenticated(HalftoneError):
+    """No valid API key came with the request."""
+
+    status, slug, title = 401, "not-authenticated", "Authentication required"
+
+    def __init__(self, detail: str = "Send a valid API key as `Authorization: Bearer hk_...`."):
+        super().__init__(detail, headers={"WWW-Authenticate": 'Bearer realm="halftone"'})
+
+
+class Forbidden(HalftoneError):
+    """The principal's role does not allow the operation."""
+
+    status, slug, title = 403, "forbidden", "Not allowed"
+
+
+class NotFound(HalftoneError):
+    """Absent, or not yours: the two read alike."""
+
+    status, slug, title = 404, "not-found", "Not found"
+
+    def __init__(self, detail: str = "There is no such resource, or it is not yours.") -> None:
+        super().__init__(detail)
+
+
+class MethodNotAllowed(HalftoneError):
+    status, slug, title = 405, "method-not-allowed", "Method not allowed"
+
+
+class Conflict(HalftoneError):
+    """The resource's state does not allow the operation."""
+
+    status, slug, title = 409, "conflict", "Conflict"
+
+
+class NotReady(Conflict):
+    """What was asked for is still being made; `Retry-After` says when to ask again."""
+
+    slug, title = "not-ready", "Not ready yet"
+
+    def __init__(self, detail: str, retry_after_s: int = 1) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class BudgetExceeded(Conflict):
+    """The remaining budget cannot cover the request. Amounts are in the account's terms."""
+
+    slug, title = "budget-exceeded", "The privacy budget cannot cover this"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        requested: Mapping[str, str],
+        spent: Mapping[str, str] | None,
+        remaining: Mapping[str, str] | None,
+        scope: str,
+        limited_by: str,
+        largest_epsilon: str | None,
+    ) -> None:
+        super().__init__(
+            detail,
+            extra={
+                "requested": dict(requested),
+                "spent": None if spent is None else dict(spent),
+                "remaining": None if remaining is None else dict(remaining),
+                "scope": scope,
+                "limited_by": limited_by,
+                "largest_epsilon": largest_epsilon,
+            },
+        )
+
+
+class PreconditionFailed(HalftoneError):
+    status, slug, title = 412, "precondition-failed", "Precondition failed"
+
+
+class PreconditionRequired(HalftoneError):
+    status, slug, title = 428, "precondition-required", "Precondition required"
+
+
+class TooLarge(HalftoneError):
+    status, slug, title = 413, "too-large", "Request too large"
+
+
+class UnsupportedMedia(HalftoneError):
+    status, slug, title = 415, "unsupported-media-type", "Unsupported media type"
+
+
+class Invalid(HalftoneError):
+    """Well-formed, but not acceptable; each fault is in `errors`."""
+
+    status, slug, title = 422, "invalid", "Invalid request"
+
+    @classmethod
+    def at(cls, pointer: str, message: str, remedy: str) -> Invalid:
+        return cls(message, errors=[FieldError(pointer, message, remedy)])
+
+
+class TooManyRequests(HalftoneError):
+    status, slug, title = 429, "too-many-requests", "Too many requests"
+
+    def __init__(self, detail: str, retry_after_s: int) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class InternalError(HalftoneError):
+    """A fault of the service itself; its detail is constant."""
+
+    def __init__(self) -> None:
+        super().__init__("The service met an error of its own. The request was not carried out.")
+
+
+class Unavailable(HalftoneError):
+    """The store cannot take the request now; nothing was changed."""
+
+    status, slug, title = 503, "unavailable", "Temporarily unavailable"
+
+    def __init__(
+        self,
+        detail: str = "The store is busy. Nothing was changed; send the request again.",
+        retry_after_s: int = 1,
+    ) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def problem_types() -> dict[str, type[HalftoneError]]:
+    """Every problem that the service can answer with, by slug."""
+    found: dict[str, type[HalftoneError]] = {}
+    pending: list[type[HalftoneError]] = [HalftoneError]
+    while pending:
+        kind = pending.pop()
+        pending.extend(kind.__subclasses__())
+        found.setdefault(kind.slug, kind)
+    return dict(sorted(found.items()))

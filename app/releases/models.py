@@ -1,0 +1,113 @@
+"""Tables of releases, their journal, events and samples."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+from app.ledger.models import amount_checks
+
+
+class ReleaseRow(Base):
+    __tablename__ = "releases"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    grant_id: Mapped[str | None] = mapped_column(ForeignKey("grants.id"))
+    """The grant that was charged besides the account; None for the custodian."""
+    synthesizer: Mapped[str] = mapped_column(String(200))
+    synthesizer_version: Mapped[str] = mapped_column(String(100))
+    assurance: Mapped[str] = mapped_column(String(16))
+    params: Mapped[dict[str, Any]] = mapped_column(JSON)
+    guarantee: Mapped[dict[str, str]] = mapped_column(JSON)
+    charge_primary: Mapped[int] = mapped_column(BigInteger)
+    charge_delta: Mapped[int] = mapped_column(BigInteger)
+    loss_kind: Mapped[str] = mapped_column(String(8))
+    """The session's allowance, fixed at admission: pure | zcdp."""
+    loss_amount: Mapped[int] = mapped_column(BigInteger)
+    loss_delta: Mapped[int] = mapped_column(BigInteger)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    public_dataset_id: Mapped[str | None] = mapped_column(String(32))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    """For the synthesizer's own arithmetic and sampling; never for noise."""
+    state: Mapped[str] = mapped_column(String(16))
+    """queued | running | cancelling | succeeded | failed | cancelled"""
+    progress: Mapped[float] = mapped_column(Float, default=0.0)
+    stage: Mapped[str] = mapped_column(String(64), default="queued")
+    refunded: Mapped[bool] = mapped_column(Boolean, default=False)
+    ledger_sequence: Mapped[int] = mapped_column(Integer)
+    certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+    __table_args__ = (
+        *amount_checks("charge_primary", "charge_delta", "loss_amount", "loss_delta"),
+    )
+
+
+class JournalRow(Base):
+    """One question and its noisy answer, committed before the synthesizer sees it."""
+
+    __tablename__ = "journal"
+
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    question_hash: Mapped[str] = mapped_column(String(64))
+    question: Mapped[bytes] = mapped_column(LargeBinary)
+    answer: Mapped[bytes] = mapped_column(LargeBinary)
+    loss_amount: Mapped[int] = mapped_column(BigInteger)
+    loss_delta: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (*amount_checks("loss_amount", "loss_delta"),)
+
+
+class EventRow(Base):
+    """What happened to a release, in order; the source of its event stream."""
+
+    __tablename__ = "events"
+
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    type: Mapped[str] = mapped_column(String(16))
+    """state | progress | end"""
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class SampleRow(Base):
+    __tablename__ = "samples"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), index=True)
+    kind: Mapped[str] = mapped_column(String(8))
+    """rows | counts"""
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    """As asked for; None stands for the noisy count until the sample is made."""
+    seed: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(String(16))
+    """queued | running | succeeded | failed | deleted"""
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    content_sha256: Mapped[str | None] = mapped_column(String(64))
+    dropped: Mapped[bool] = mapped_column(Boolean, default=False)
+    """The rows were dropped after their TTL and are made again from the seed on demand."""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+    __table_args__ = (Index("ix_samples_state", "state"),)

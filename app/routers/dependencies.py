@@ -1,0 +1,125 @@
+"""What routes ask for: units of work, the caller, an idempotent attempt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import Depends, Header, Request, Security
+from fastapi.security import HTTPBearer
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.idempotency import Attempt, body_hash
+from app.problems import Forbidden
+from app.security.authentication import authenticate
+from app.security.principals import Principal
+from app.settings import Settings
+
+bearer = HTTPBearer(
+    bearerFormat="hk_...", description="An API key: `Bearer hk_...`.", auto_error=False
+)
+
+
+def get_database(request: Request) -> Database:
+    database: Database = request.app.state.database
+    return database
+
+
+def get_app_settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def read_unit(database: Annotated[Database, Depends(get_database)]) -> Iterator[Session]:
+    with database.read() as session:
+        yield session
+
+
+async def write_unit(
+    request: Request, database: Annotated[Database, Depends(get_database)]
+) -> AsyncIterator[Session]:
+    """Commit once, after the endpoint and before the response starts.
+
+    Requests queue for the store on the event loop, so that waiting ones hold no thread that
+    the one ahead needs to finish.
+    """
+    async with request.app.state.write_turn:
+        unit = database.write()
+        session = await to_thread.run_sync(unit.__enter__)
+        try:
+            yield session
+        except BaseException as error:
+            await to_thread.run_sync(unit.__exit__, type(error), error, error.__traceback__)
+            raise
+        else:
+            await to_thread.run_sync(unit.__exit__, None, None, None)
+
+
+DatabaseDep = Annotated[Database, Depends(get_database)]
+SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+ReadSession = Annotated[Session, Depends(read_unit, scope="function")]
+WriteSession = Annotated[Session, Depends(write_unit, scope="function")]
+
+
+def current_principal(
+    request: Request,
+    database: DatabaseDep,
+    _: Annotated[Any, Security(bearer)] = None,
+) -> Principal:
+    """The caller, from headers alone. 401 without a valid key, 429 after too many failures."""
+    return authenticate(
+        database,
+        request.app.state.failures,
+        authorization=request.headers.get("authorization"),
+        client=request.client.host if request.client else "",
+    )
+
+
+Caller = Annotated[Principal, Depends(current_principal)]
+
+
+def _admin(principal: Caller) -> Principal:
+    if not principal.is_admin:
+        raise Forbidden("This needs the admin role.")
+    return principal
+
+
+def _custodian(principal: Caller) -> Principal:
+    if not principal.is_custodian:
+        raise Forbidden("This needs the custodian role.")
+    return principal
+
+
+Admin = Annotated[Principal, Depends(_admin)]
+Custodian = Annotated[Principal, Depends(_custodian)]
+
+
+def attempt_of(operation: str) -> Callable[..., Attempt | None]:
+    """A dependency giving the idempotent attempt of a JSON operation, if a key was sent.
+
+    The path's parameters count as part of the body.
+    """
+
+    def attempt(
+        request: Request,
+        principal: Caller,
+        key: Annotated[
+            str | None,
+            Header(
+                alias="Idempotency-Key",
+                description="Makes the request safe to send again: the same key and body give "
+                "the first answer again.",
+                min_length=1,
+                max_length=255,
+                pattern=r"^[\x21-\x7e]+$",
+            ),
+        ] = None,
+    ) -> Attempt | None:
+        if key is None:
+            return None
+        sent = {"path": dict(request.path_params), "body": getattr(request, "_json", None)}
+        return Attempt(principal.id, operation, key, body_hash(sent))
+
+    return attempt

@@ -1,0 +1,107 @@
+"""Every error leaves as problem+json, whatever raised it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from app.database import is_unavailable
+from app.problems import (
+    PROBLEM_TYPE,
+    FieldError,
+    HalftoneError,
+    InternalError,
+    Invalid,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    Unavailable,
+)
+
+log = logging.getLogger("halftone.http")
+
+_REMEDIES = {
+    "missing": "Add the field.",
+    "extra_forbidden": "Remove the field, or check its spelling.",
+}
+
+
+def problem(request: Request, error: HalftoneError) -> Response:
+    return JSONResponse(
+        error.as_wire(request.url.path),
+        status_code=error.status,
+        headers=error.headers,
+        media_type=PROBLEM_TYPE,
+    )
+
+
+def pointer_of(location: tuple[Any, ...]) -> str:
+    """JSON pointer of a pydantic error location; a query or header reads `/query/name`."""
+    parts = location[1:] if location and location[0] == "body" else location
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def field_errors(errors: Any) -> list[FieldError]:
+    """The faults that pydantic found; what was sent is never echoed."""
+    return [
+        FieldError(
+            pointer_of(tuple(error["loc"])),
+            str(error["msg"]),
+            _REMEDIES.get(error["type"], "Send a value as the API description asks."),
+        )
+        for error in errors
+    ]
+
+
+def _from_http(error: HTTPException) -> HalftoneError:
+    if error.status_code == 404:
+        return NotFound("There is nothing at this address.")
+    if error.status_code == 405:
+        answer = MethodNotAllowed("This address does not take that method.")
+        answer.headers.update(error.headers or {})
+        return answer
+    if error.status_code < 500:
+        return MalformedRequest("The request could not be read.")
+    return InternalError()
+
+
+def install(app: FastAPI) -> None:
+    """Register the handlers; call once when the app is made."""
+
+    @app.exception_handler(HalftoneError)
+    def known(request: Request, error: HalftoneError) -> Response:
+        return problem(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        if any(fault["type"] == "json_invalid" for fault in error.errors()):
+            return problem(request, MalformedRequest("The body is not JSON."))
+        faults = field_errors(error.errors())
+        return problem(request, Invalid("The request has fields that need mending.", errors=faults))
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        return problem(request, _from_http(error))
+
+    @app.exception_handler(PoolTimeout)
+    def crowded(request: Request, _: PoolTimeout) -> Response:
+        return problem(request, Unavailable())
+
+    @app.exception_handler(DBAPIError)
+    def store(request: Request, error: DBAPIError) -> Response:
+        if is_unavailable(error):
+            return problem(request, Unavailable())
+        log.error("store error of type %s at %s", type(error.orig).__name__, request.url.path)
+        return problem(request, InternalError())
+
+    @app.exception_handler(Exception)
+    def unforeseen(request: Request, error: Exception) -> Response:
+        log.error("unforeseen %s at %s", type(error).__name__, request.url.path)
+        return problem(request, InternalError())

@@ -1,0 +1,104 @@
+"""JSON of the wire: bodies are parsed with Decimal, and every response is compact JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BeforeValidator, WithJsonSchema
+
+from app.engine.privacy.loss import AMOUNT_MAX_LENGTH, AMOUNT_PATTERN, AmountError, parse_amount
+from app.problems import MalformedRequest, TooLarge, UnsupportedMedia
+
+JSON_TYPES = ("application/json", "application/problem+json")
+
+
+def _amount(value: object) -> Decimal:
+    try:
+        return parse_amount(value)  # type: ignore[arg-type]
+    except AmountError as error:
+        raise ValueError(str(error)) from None
+
+
+Amount = Annotated[
+    Decimal,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {
+            "description": "A decimal number, or text holding one; exact, never rounded.",
+            "anyOf": [
+                {
+                    "type": "string",
+                    "pattern": f"^{AMOUNT_PATTERN}$",
+                    "maxLength": AMOUNT_MAX_LENGTH,
+                },
+                {"type": "number", "minimum": 0},
+            ],
+        }
+    ),
+]
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse a body exactly: numbers with a fraction or exponent become Decimal.
+
+    Raises `MalformedRequest` for anything that is not JSON, NaN and Infinity included.
+    """
+    try:
+        return json.loads(body.decode("utf-8"), parse_float=Decimal, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise MalformedRequest("The body is not UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise MalformedRequest(
+            f"The body is not JSON: {error.msg} at line {error.lineno} column {error.colno}."
+        ) from None
+    except (ValueError, RecursionError, ArithmeticError):
+        raise MalformedRequest("The body holds a number or nesting beyond JSON's use.") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise MalformedRequest(f"{name} is not JSON.")
+
+
+async def read_limited(request: Request, limit_bytes: int) -> bytes:
+    """The whole body, or `TooLarge` as soon as it passes the limit."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit_bytes:
+            raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+class ExactRoute(APIRoute):
+    """A route whose JSON body is limited in size and parsed without losing digits."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_json = self.body_field is not None
+
+        async def exact(request: Request) -> Response:
+            if takes_json:
+                await _parse_into(request)
+            return await handle(request)
+
+        return exact
+
+
+async def _parse_into(request: Request) -> None:
+    body = await read_limited(request, request.app.state.settings.max_body_bytes)
+    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    if body and kind not in JSON_TYPES:
+        raise UnsupportedMedia("Send the body as application/json.")
+    request._body = body
+    if body:
+        request._json = parse_json(body)

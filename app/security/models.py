@@ -1,0 +1,76 @@
+"""Tables of principals, their API keys, grants on datasets, and the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Boolean, ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+from app.ledger.models import amount_checks
+
+
+class PrincipalRow(Base):
+    __tablename__ = "principals"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    is_admin: Mapped[bool] = mapped_column(Boolean)
+    is_custodian: Mapped[bool] = mapped_column(Boolean)
+    is_analyst: Mapped[bool] = mapped_column(Boolean)
+    state: Mapped[str] = mapped_column(String(16))
+    """active | disabled"""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class ApiKeyRow(Base):
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    label: Mapped[str] = mapped_column(String(200))
+    prefix: Mapped[str] = mapped_column(String(16))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    """SHA-256 of the key: keys carry 256 random bits, so no slow hash is needed."""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+
+class GrantRow(Base):
+    """An analyst's leave to use a dataset; the allowance is in the account's terms."""
+
+    __tablename__ = "grants"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    show_budget: Mapped[bool] = mapped_column(Boolean)
+    cap_primary: Mapped[int | None] = mapped_column(BigInteger)
+    cap_delta: Mapped[int | None] = mapped_column(BigInteger)
+    spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
+    state: Mapped[str] = mapped_column(String(16))
+    """active | revoked"""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (
+        UniqueConstraint("dataset_id", "principal_id"),
+        *amount_checks("cap_primary", "cap_delta", nullable=True),
+        *amount_checks("spent_primary", "spent_delta"),
+    )
+
+
+class AuditRow(Base):
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[datetime] = mapped_column(UtcTime)
+    principal_id: Mapped[str | None] = mapped_column(String(32))
+    action: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str | None] = mapped_column(String(64))
+    detail: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+    __table_args__ = (Index("ix_audit_subject", "subject"),)

@@ -1,0 +1,31 @@
+"""Table of blobs: collections of named parts, each a sequence of chunks of at most 4 MiB."""
+
+from __future__ import annotations
+
+from sqlalchemy import Integer, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base
+
+
+class ChunkRow(Base):
+    """`collection` is the id of what the blob belongs to (`ds_`, `rl_`, `sm_`)."""
+
+    __tablename__ = "chunks"
+
+    collection: Mapped[str] = mapped_column(String(64), primary_key=True)
+    part: Mapped[str] = mapped_column(String(64), primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    size_bytes: Mapped[int] = mapped_column(Integer)
+    sha256: Mapped[str] = mapped_column(String(64))
+    """Of the bytes as stored."""
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class SecretRow(Base):
+    """Keys of this store, such as the one that content is recognised by."""
+
+    __tablename__ = "secrets"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[bytes] = mapped_column(LargeBinary)

@@ -1,0 +1,25 @@
+"""Every table of the store, gathered for migrations and for the check against drift."""
+
+from __future__ import annotations
+
+from app.database import Base
+from app.datasets import models as _datasets
+from app.idempotency import IdempotencyRow as _IdempotencyRow
+from app.jobs import models as _jobs
+from app.ledger import models as _ledger
+from app.releases import models as _releases
+from app.security import models as _security
+from app.storage import models as _storage
+
+metadata = Base.metadata
+
+__all__ = [
+    "_IdempotencyRow",
+    "_datasets",
+    "_jobs",
+    "_ledger",
+    "_releases",
+    "_security",
+    "_storage",
+    "metadata",
+]

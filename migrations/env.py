@@ -1,0 +1,32 @@
+"""Runs migrations on the connection that the caller holds, or on HALFTONE's own store."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from app.database import Database
+from app.settings import get_settings
+from app.tables import metadata
+
+
+def run(connection: object) -> None:
+    context.configure(
+        connection=connection,  # type: ignore[arg-type]
+        target_metadata=metadata,
+        render_as_batch=True,
+        compare_type=True,
+        compare_server_default=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+held = context.config.attributes.get("connection")
+if held is not None:
+    run(held)
+else:
+    database = Database(get_settings().url)
+    with database.lock.held(), database.write_engine.connect() as opened:
+        run(opened)
+        opened.commit()
+    database.close()
