@@ -1,0 +1,206 @@
+"""What can go wrong, as types with fields.
+
+HalftoneError
+├── ServiceUnreachable        no answer came, after every retry
+├── Timeout                   the caller's own deadline passed while waiting for a job
+├── JobFailed                 an upload was rejected, or a release or sample ended unfinished
+└── RequestRefused            the service answered with a problem (RFC 9457)
+    ├── NotAuthenticated      401
+    ├── NotAllowed            403
+    ├── NotFound              404
+    ├── Conflict              409, and 412: it was changed meanwhile
+    │   └── BudgetExceeded    409, what was asked for does not fit the budget
+    ├── TooLarge              413
+    ├── ValidationFailed      400, 415 and 422: what is wrong stands in `errors`
+    ├── TooManyRequests       429
+    └── ServiceFailed         5xx
+        └── ServiceUnavailable    503
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import httpx
+
+Amounts = Mapping[str, Decimal]
+"""Epsilon, rho or delta by name, exact."""
+
+
+class HalftoneError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ServiceUnreachable(HalftoneError):
+    """No answer came. The httpx error is the `__cause__`."""
+
+
+class Timeout(HalftoneError):
+    """The job is still going on; `record` is its last known state. Wait again to go on."""
+
+    def __init__(self, message: str, record: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class JobFailed(HalftoneError):
+    """The job ended without a result; `record` is how it ended."""
+
+    def __init__(self, message: str, record: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with a request: where (JSON pointer), what, and what to do about it."""
+
+    pointer: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = f"{self.pointer}: " if self.pointer else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{where}{self.message}{remedy}"
+
+
+class RequestRefused(HalftoneError):
+    """The service's answer was a problem; `problem` is its whole body."""
+
+    def __init__(self, response: httpx.Response, problem: Mapping[str, Any]) -> None:
+        self.status = response.status_code
+        self.problem = problem
+        self.type = str(problem.get("type") or "about:blank")
+        self.title = str(problem.get("title") or response.reason_phrase)
+        self.detail = str(problem.get("detail") or "")
+        self.retry_after = retry_after_s(response)
+        self.errors = tuple(
+            FieldError(*(str(error.get(name) or "") for name in ("pointer", "message", "remedy")))
+            for error in problem.get("errors") or ()
+        )
+        super().__init__(self._describe())
+
+    def _describe(self) -> str:
+        headline = f"{self.status} {self.title}"
+        lines = [f"{headline}: {self.detail}" if self.detail else headline]
+        return "\n".join(lines + [f"  {error}" for error in self.errors])
+
+
+class NotAuthenticated(RequestRefused):
+    """The key is missing, wrong, revoked or expired."""
+
+
+class NotAllowed(RequestRefused):
+    """The key is good but its principal may not do this."""
+
+
+class NotFound(RequestRefused):
+    """It does not exist, or it is not yours; the service does not tell which."""
+
+
+class Conflict(RequestRefused):
+    """The request does not go with the present state."""
+
+
+class TooLarge(RequestRefused):
+    """The body is larger than the service accepts."""
+
+
+class ValidationFailed(RequestRefused):
+    """The request is malformed; `errors` says where and what to do."""
+
+
+class TooManyRequests(RequestRefused):
+    """Come back in `retry_after` seconds (None when the service did not say)."""
+
+
+class ServiceFailed(RequestRefused):
+    """The service could not do its part."""
+
+
+class ServiceUnavailable(ServiceFailed):
+    """Come back in `retry_after` seconds (None when the service did not say)."""
+
+
+class BudgetExceeded(Conflict):
+    """The release does not fit; nothing was charged.
+
+    `scope` is "account" or "grant", `limited_by` epsilon, delta or rho. `spent`, `remaining`
+    and `largest_epsilon` (at the request's own delta) are None where the service keeps them
+    back or, for the last, where nothing fits any more.
+    """
+
+    @property
+    def requested(self) -> Amounts | None:
+        return _amounts(self.problem.get("requested"))
+
+    @property
+    def spent(self) -> Amounts | None:
+        return _amounts(self.problem.get("spent"))
+
+    @property
+    def remaining(self) -> Amounts | None:
+        return _amounts(self.problem.get("remaining"))
+
+    @property
+    def scope(self) -> str:
+        return str(self.problem["scope"])
+
+    @property
+    def limited_by(self) -> str:
+        return str(self.problem["limited_by"])
+
+    @property
+    def largest_epsilon(self) -> Decimal | None:
+        largest = self.problem.get("largest_epsilon")
+        return None if largest is None else Decimal(largest)
+
+
+_BY_STATUS: Mapping[int, type[RequestRefused]] = {
+    400: ValidationFailed,
+    401: NotAuthenticated,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    412: Conflict,
+    413: TooLarge,
+    415: ValidationFailed,
+    422: ValidationFailed,
+    429: TooManyRequests,
+    503: ServiceUnavailable,
+}
+
+
+def refusal(response: httpx.Response) -> RequestRefused:
+    """The error that stands for a response which is no success."""
+    problem = _problem(response)
+    if response.status_code == 409 and str(problem.get("type")).endswith("/budget-exceeded"):
+        return BudgetExceeded(response, problem)
+    fallback = ServiceFailed if response.status_code >= 500 else RequestRefused
+    return _BY_STATUS.get(response.status_code, fallback)(response, problem)
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Seconds the service asks to wait; None when it does not say so in seconds."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    """The problem document; empty when something between answered in its own words."""
+    try:
+        body = json.loads(response.content, parse_float=Decimal)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _amounts(wire: Mapping[str, Any] | None) -> Amounts | None:
+    if wire is None:
+        return None
+    return {name: Decimal(value) for name, value in wire.items() if value is not None}

@@ -1,0 +1,96 @@
+"""Principals, their keys, grants on datasets, and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from halftone_client import wire
+from halftone_client.flows.datasets import DatasetRef
+from halftone_client.protocol import Flow, Service, path_to
+from halftone_client.records import Record, id_of
+
+PrincipalRef = str | Mapping[str, Any]
+
+
+def me(service: Service) -> Flow[Record]:
+    """The principal this key belongs to."""
+    return Record((yield from service.get(path_to("me"))))
+
+
+def principals(service: Service) -> Flow[list[Record]]:
+    """All principals (admin)."""
+    found = yield from service.items(path_to("principals"))
+    return [Record(item) for item in found]
+
+
+def create_principal(service: Service, name: str, *, roles: Sequence[str]) -> Flow[Record]:
+    """A principal with roles among admin, custodian and analyst (admin)."""
+    body = {"name": name, "roles": list(roles)}
+    return Record((yield from service.post(path_to("principals"), body, makes=True)))
+
+
+def keys(service: Service, principal: PrincipalRef) -> Flow[list[Record]]:
+    """A principal's API keys, without their secrets."""
+    found = yield from service.items(path_to("principals", id_of(principal), "keys"))
+    return [Record(item) for item in found]
+
+
+def create_key(
+    service: Service,
+    principal: PrincipalRef,
+    *,
+    label: str | None = None,
+    expires_at: datetime | None = None,
+) -> Flow[Record]:
+    """A new API key; its secret stands in `["key"]`, this once."""
+    body: dict[str, Any] = {}
+    if label is not None:
+        body["label"] = label
+    if expires_at is not None:
+        body["expires_at"] = expires_at.isoformat()
+    path = path_to("principals", id_of(principal), "keys")
+    return Record((yield from service.post(path, body, makes=True)))
+
+
+def revoke_key(
+    service: Service, principal: PrincipalRef, key: str | Mapping[str, Any]
+) -> Flow[None]:
+    """End a key at once."""
+    yield from service.delete(path_to("principals", id_of(principal), "keys", id_of(key)))
+
+
+def grants(service: Service, dataset: DatasetRef) -> Flow[list[Record]]:
+    """Who may use a dataset, and how much of its budget (custodian)."""
+    found = yield from service.items(path_to("datasets", id_of(dataset), "grants"))
+    return [Record(item) for item in found]
+
+
+def grant(
+    service: Service,
+    dataset: DatasetRef,
+    principal: PrincipalRef,
+    *,
+    allowance: Mapping[str, wire.Amount] | None = None,
+    show_budget: bool = False,
+) -> Flow[Record]:
+    """Let an analyst use a dataset, within an allowance if one is given (custodian)."""
+    body: dict[str, Any] = {"principal_id": id_of(principal), "show_budget": show_budget}
+    if allowance is not None:
+        body["allowance"] = wire.amounts(allowance)
+    path = path_to("datasets", id_of(dataset), "grants")
+    return Record((yield from service.post(path, body, makes=True)))
+
+
+def revoke_grant(
+    service: Service, dataset: DatasetRef, grant: str | Mapping[str, Any]
+) -> Flow[None]:
+    """Take a grant back; what was charged under it stays charged (custodian)."""
+    yield from service.delete(path_to("datasets", id_of(dataset), "grants", id_of(grant)))
+
+
+def audit(service: Service) -> Flow[list[Record]]:
+    """The audit log, as far as you may see it."""
+    found = yield from service.items(path_to("audit"))
+    return [Record(item) for item in found]

@@ -1,0 +1,219 @@
+"""Releases, their samples and what is published with them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from halftone_client import wire
+from halftone_client.flows import waiting
+from halftone_client.flows.datasets import DatasetRef
+from halftone_client.progress import Report
+from halftone_client.protocol import Call, Flow, Service, Write, path_to
+from halftone_client.records import Preflight, Record, Release, Sample, id_of
+
+ReleaseRef = str | Release
+SampleRef = str | Sample
+
+_READERS: Mapping[str, Callable[[io.BytesIO], Any]] = {
+    "csv": pd.read_csv,
+    "parquet": pd.read_parquet,
+    "jsonl": lambda file: pd.read_json(file, lines=True),
+}
+
+
+def synthesizers(service: Service) -> Flow[list[Record]]:
+    """Every synthesizer the service offers."""
+    found = yield from service.items(path_to("synthesizers"))
+    return [Record(item) for item in found]
+
+
+def synthesizer(service: Service, name: str) -> Flow[Record]:
+    """One synthesizer with the form of its params (JSON Schema)."""
+    return Record((yield from service.get(path_to("synthesizers", name))))
+
+
+def preflight(
+    service: Service,
+    dataset: DatasetRef,
+    synthesizer: str,
+    guarantee: Mapping[str, wire.Amount],
+    *,
+    rows: int | None = None,
+    params: Mapping[str, Any] | None = None,
+    public_dataset: DatasetRef | None = None,
+) -> Flow[Preflight]:
+    """What the release would cost and need, and whether it fits. Charges nothing."""
+    body = _request(synthesizer, guarantee, rows, params, public_dataset)
+    path = path_to("datasets", id_of(dataset), "releases", "preflight")
+    return Preflight((yield from service.post(path, body, makes=False)))
+
+
+def release(
+    service: Service,
+    dataset: DatasetRef,
+    synthesizer: str,
+    guarantee: Mapping[str, wire.Amount],
+    *,
+    rows: int | None = None,
+    params: Mapping[str, Any] | None = None,
+    public_dataset: DatasetRef | None = None,
+    wait: bool = True,
+    timeout_s: float | None = None,
+    progress: bool | Report = True,
+) -> Flow[Release]:
+    """Run a synthesizer under a guarantee, `{"epsilon": 1, "delta": 1e-6}` or `{"rho": ...}`.
+
+    The charge stands once this is accepted, however the run ends; an interrupted request is
+    repeated without a second charge. `rows=None` makes as many rows as the noisy count says.
+    Raises `BudgetExceeded` when it does not fit.
+    """
+    body = _request(synthesizer, guarantee, rows, params, public_dataset)
+    path = path_to("datasets", id_of(dataset), "releases")
+    accepted = Release((yield from service.post(path, body, makes=True)))
+    if not wait:
+        return accepted
+    return (yield from waiting.wait(service, accepted, timeout_s=timeout_s, progress=progress))
+
+
+def releases(service: Service) -> Flow[list[Release]]:
+    """All releases you may see."""
+    found = yield from service.items(path_to("releases"))
+    return [Release(item) for item in found]
+
+
+def get_release(service: Service, release: ReleaseRef) -> Flow[Release]:
+    """One release as it is now."""
+    return Release((yield from service.get(path_to("releases", id_of(release)))))
+
+
+def cancel(service: Service, release: ReleaseRef) -> Flow[Release]:
+    """Stop a release; `["refunded"]` says whether the charge was given back."""
+    path = path_to("releases", id_of(release), "cancel")
+    return Release((yield from service.post(path, None, makes=False)))
+
+
+def sample(
+    service: Service,
+    release: ReleaseRef,
+    rows: int | None = None,
+    *,
+    seed: int | None = None,
+    wait: bool = True,
+    timeout_s: float | None = None,
+    progress: bool | Report = True,
+) -> Flow[Sample]:
+    """Draw another synthetic table from what was measured; free of charge, repeatable by `seed`."""
+    body = {name: value for name, value in (("rows", rows), ("seed", seed)) if value is not None}
+    path = path_to("releases", id_of(release), "samples")
+    accepted = Sample((yield from service.post(path, body, makes=True)))
+    if not wait:
+        return accepted
+    return (yield from waiting.wait(service, accepted, timeout_s=timeout_s, progress=progress))
+
+
+def samples(service: Service, release: ReleaseRef) -> Flow[list[Sample]]:
+    """All samples of a release."""
+    found = yield from service.items(path_to("releases", id_of(release), "samples"))
+    return [Sample(item) for item in found]
+
+
+def get_sample(service: Service, sample: SampleRef) -> Flow[Sample]:
+    """One sample as it is now."""
+    return Sample((yield from service.get(path_to("samples", id_of(sample)))))
+
+
+def delete_sample(service: Service, sample: SampleRef) -> Flow[None]:
+    """Drop a sample's rows; the release can draw others."""
+    yield from service.delete(path_to("samples", id_of(sample)))
+
+
+def download(
+    service: Service, sample: SampleRef | Release, format: str | None = None
+) -> Flow[pd.DataFrame]:
+    """The synthetic rows; of a release, those of its first sample.
+
+    `format` is csv, parquet or jsonl: parquet, which keeps types, if pyarrow is installed.
+    """
+    chosen = format or ("parquet" if find_spec("pyarrow") else "csv")
+    if chosen not in _READERS:
+        raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
+    response = yield from service.call(_data_call(sample, chosen))
+    frame: pd.DataFrame = _READERS[chosen](io.BytesIO(response.content))
+    return frame
+
+
+def save(
+    service: Service,
+    sample: SampleRef | Release,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+) -> Flow[Path]:
+    """Write the synthetic rows to a file, in bounded memory; never leaves half a file at `path`.
+
+    The format is read off the name (.csv, .parquet, .jsonl) unless given.
+    """
+    target = Path(path)
+    chosen = format or target.suffix.removeprefix(".").lower()
+    if chosen not in _READERS:
+        raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
+    partial = target.with_name(target.name + ".part")
+
+    @contextmanager
+    def sink() -> Iterator[Write]:
+        with partial.open("wb") as file:
+            yield file.write
+
+    try:
+        yield from service.call(_data_call(sample, chosen, sink))
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def measurements(service: Service, release: ReleaseRef) -> Flow[Record]:
+    """The published noisy tables with their standard errors."""
+    return Record((yield from service.get(path_to("releases", id_of(release), "measurements"))))
+
+
+def certificate(service: Service, release: ReleaseRef) -> Flow[Record]:
+    """What is guaranteed, to whom, by which mechanisms."""
+    return Record((yield from service.get(path_to("releases", id_of(release), "certificate"))))
+
+
+def report(service: Service, release: ReleaseRef) -> Flow[Record]:
+    """How good the release is; comparisons with real data are the custodian's alone."""
+    return Record((yield from service.get(path_to("releases", id_of(release), "report"))))
+
+
+def _request(
+    synthesizer: str,
+    guarantee: Mapping[str, wire.Amount],
+    rows: int | None,
+    params: Mapping[str, Any] | None,
+    public_dataset: DatasetRef | None,
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "synthesizer": synthesizer,
+        "params": dict(params or {}),
+        "guarantee": wire.amounts(guarantee),
+    }
+    if rows is not None:
+        body["rows"] = rows
+    if public_dataset is not None:
+        body["public_dataset"] = id_of(public_dataset)
+    return body
+
+
+def _data_call(sample: SampleRef | Release, format: str, sink: Any = None) -> Call:
+    chosen = sample.samples[0] if isinstance(sample, Release) else sample
+    path = path_to("samples", id_of(chosen), "data")
+    return Call("GET", path, params={"format": format}, sink=sink)
