@@ -1,0 +1,69 @@
+"""Which dataset a principal may see, and in what role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.problems import Forbidden, NotFound
+from app.security import repository
+from app.security.models import GrantRow
+from app.security.principals import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A dataset that the principal may see.
+
+    `role` is `custodian` for its owner, `analyst` under an active grant (then `grant` is
+    set), `reader` for anybody else when the dataset is public.
+    """
+
+    dataset: DatasetRow
+    role: Literal["custodian", "analyst", "reader"]
+    grant: GrantRow | None
+
+    @property
+    def shows_budget(self) -> bool:
+        """Whether the account's totals may be told."""
+        return self.role == "custodian" or (self.grant is not None and self.grant.show_budget)
+
+
+def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Access:
+    """The dataset as this principal may see it; `NotFound` if they may not at all.
+
+    Others than the custodian see it only from the moment it is first ready, and then for
+    good: closed and erased datasets keep their releases.
+    """
+    dataset = session.get(DatasetRow, dataset_id)
+    if dataset is None:
+        raise NotFound
+    if is_custodian_of(principal, dataset):
+        return Access(dataset, "custodian", None)
+    if dataset.ready_at is None:
+        raise NotFound
+    if dataset.visibility == "public":
+        return Access(dataset, "reader", None)
+    grant = repository.grant_of(session, dataset_id, principal.id)
+    if grant is None or grant.state != "active" or not principal.is_analyst:
+        raise NotFound
+    return Access(dataset, "analyst", grant)
+
+
+def own_dataset(session: Session, principal: Principal, dataset_id: str) -> DatasetRow:
+    """The dataset, for its custodian alone.
+
+    Raises `NotFound` if the principal cannot see it, `Forbidden` if they can but do not
+    own it.
+    """
+    access = open_dataset(session, principal, dataset_id)
+    if access.role != "custodian":
+        raise Forbidden("Only the dataset's custodian may do this.")
+    return access.dataset
+
+
+def is_custodian_of(principal: Principal, dataset: DatasetRow) -> bool:
+    return principal.is_custodian and dataset.owner_id == principal.id

@@ -1,0 +1,127 @@
+"""From an Authorization header to a principal, with failures limited."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database import Database, now
+from app.problems import NotAuthenticated, TooManyRequests
+from app.security import repository
+from app.security.keys import digest_of, is_key, prefix_of
+from app.security.models import ApiKeyRow
+from app.security.principals import Principal
+
+_REMEMBERED = 20_000
+_ANY_PREFIX = ""
+
+
+@dataclass(slots=True)
+class _Window:
+    ends_at: float
+    failures: int = 0
+
+
+class FailureLimit:
+    """Counts failed authentications of a client address, alone and with a key prefix.
+
+    An address that keeps failing with one prefix is turned away before its key is looked
+    at. One that fails with many prefixes reads 429 in place of 401, but a valid key still
+    passes, so that nobody can lock out the others behind the same proxy. Counts live in
+    this process, for windows of `window_s` seconds.
+    """
+
+    def __init__(
+        self, limit: int, window_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._window_s = window_s
+        self._clock = clock
+        self._windows: OrderedDict[tuple[str, str], _Window] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def refuse_if_exceeded(self, client: str, prefix: str = _ANY_PREFIX) -> None:
+        """Raises `TooManyRequests` once this address has failed too often."""
+        with self._lock:
+            window = self._windows.get((client, prefix))
+            left_s = window.ends_at - self._clock() if window else 0.0
+            if window is None or left_s <= 0 or window.failures < self._limit:
+                return
+        raise TooManyRequests(
+            "Too many failed authentications came from this address. Wait, then send a valid key.",
+            retry_after_s=max(1, math.ceil(left_s)),
+        )
+
+    def count(self, client: str, prefix: str) -> None:
+        with self._lock:
+            for name in ((client, prefix), (client, _ANY_PREFIX)):
+                self._window(name).failures += 1
+
+    def _window(self, name: tuple[str, str]) -> _Window:
+        moment = self._clock()
+        window = self._windows.get(name)
+        if window is None or window.ends_at <= moment:
+            window = self._windows[name] = _Window(moment + self._window_s)
+            self._windows.move_to_end(name)
+            if len(self._windows) > _REMEMBERED:
+                self._windows.popitem(last=False)
+        return window
+
+
+def authenticate(
+    database: Database, failures: FailureLimit, *, authorization: str | None, client: str
+) -> Principal:
+    """The principal whose key the header carries.
+
+    Raises `NotAuthenticated` for a header that is missing or holds no valid key (unknown,
+    expired, revoked, or of a disabled principal: all alike), `TooManyRequests` after too
+    many failures from this client. A missing header is not counted as a failure.
+    """
+    if authorization is None:
+        raise NotAuthenticated
+    key = _bearer_token(authorization)
+    prefix = prefix_of(key)
+    failures.refuse_if_exceeded(client, prefix)
+    principal = _owner_of(database, key) if is_key(key) else None
+    if principal is None:
+        failures.refuse_if_exceeded(client)
+        failures.count(client, prefix)
+        raise NotAuthenticated
+    return principal
+
+
+def _bearer_token(authorization: str) -> str:
+    scheme, _, token = authorization.strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _owner_of(database: Database, key: str) -> Principal | None:
+    digest = digest_of(key)
+    with database.read() as session:
+        found = repository.key_with_owner(session, digest)
+    if found is None:
+        return None
+    row, owner = found
+    if not hmac.compare_digest(row.digest, digest) or not is_usable(row, now()):
+        return None
+    if owner.state != "active":
+        return None
+    return Principal(
+        id=owner.id,
+        name=owner.name,
+        is_admin=owner.is_admin,
+        is_custodian=owner.is_custodian,
+        is_analyst=owner.is_analyst,
+        key_id=row.id,
+    )
+
+
+def is_usable(key: ApiKeyRow, moment: datetime) -> bool:
+    """Whether the key opens the door at `moment`: neither revoked nor expired."""
+    return key.revoked_at is None and (key.expires_at is None or moment < key.expires_at)

@@ -1,0 +1,82 @@
+"""The first principal of a fresh store."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from app.database import Database, new_id, now
+from app.security import audit, repository
+from app.security.keys import digest_of, is_key, new_key, prefix_of
+from app.security.models import ApiKeyRow, PrincipalRow
+from app.settings import Settings
+
+
+class BadAdminKey(ValueError):
+    """`HALFTONE_ADMIN_KEY` has not the form of a key; the service does not start."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "HALFTONE_ADMIN_KEY is not a key: it is `hk_` followed by 32 to 128 characters"
+            " out of A-Z, a-z, 0-9, `_` and `-`. Make one with:"
+            " python3 -c \"import secrets; print('hk_' + secrets.token_urlsafe(32))\""
+        )
+
+
+def preset_key(settings: Settings) -> str | None:
+    """The operator's key, if one is set. Raises `BadAdminKey`."""
+    if settings.admin_key is None:
+        return None
+    key = settings.admin_key.get_secret_value()
+    if not is_key(key):
+        raise BadAdminKey
+    return key
+
+
+def ensure_admin(database: Database, settings: Settings) -> str | None:
+    """Give a fresh store its first principal, which has every role.
+
+    Returns the key to print, once, if it was made here; None if a principal exists already
+    or the key was preset. Raises `BadAdminKey` before anything is changed.
+    """
+    preset = preset_key(settings)
+    with database.read() as session:
+        if repository.any_principal(session):
+            return None
+    with database.write() as session:
+        if repository.any_principal(session):
+            return None
+        key = preset or new_key()
+        _add_first(session, key)
+    return None if preset else key
+
+
+def _add_first(session: Session, key: str) -> None:
+    moment = now()
+    first = PrincipalRow(
+        id=new_id("pr"),
+        name="admin",
+        is_admin=True,
+        is_custodian=True,
+        is_analyst=True,
+        state="active",
+        created_at=moment,
+    )
+    session.add(first)
+    session.flush()
+    session.add(
+        ApiKeyRow(
+            id=new_id("ky"),
+            principal_id=first.id,
+            label="first key",
+            prefix=prefix_of(key),
+            digest=digest_of(key),
+            created_at=moment,
+        )
+    )
+    audit.record(
+        session,
+        principal_id=None,
+        action="principal.created",
+        subject=first.id,
+        detail={"name": first.name, "roles": ["admin", "custodian", "analyst"], "first": True},
+    )

@@ -1,0 +1,125 @@
+"""Queries on principals, API keys, grants and the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
+
+
+def key_with_owner(session: Session, digest: str) -> tuple[ApiKeyRow, PrincipalRow] | None:
+    found = session.execute(
+        select(ApiKeyRow, PrincipalRow)
+        .join(PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id)
+        .where(ApiKeyRow.digest == digest)
+    ).first()
+    return None if found is None else (found[0], found[1])
+
+
+def principal(session: Session, principal_id: str) -> PrincipalRow | None:
+    return session.get(PrincipalRow, principal_id)
+
+
+def principal_named(session: Session, name: str) -> PrincipalRow | None:
+    return session.scalar(select(PrincipalRow).where(PrincipalRow.name == name))
+
+
+def any_principal(session: Session) -> bool:
+    return session.scalar(select(PrincipalRow.id).limit(1)) is not None
+
+
+def principals(session: Session, after: str | None, limit: int) -> list[PrincipalRow]:
+    query = select(PrincipalRow).order_by(PrincipalRow.id).limit(limit)
+    if after is not None:
+        query = query.where(PrincipalRow.id > after)
+    return list(session.scalars(query))
+
+
+def other_admins(session: Session, principal_id: str, moment: datetime) -> int:
+    """How many other active admins hold a key that works at `moment`."""
+    return (
+        session.scalar(
+            select(func.count(PrincipalRow.id.distinct()))
+            .join(ApiKeyRow, ApiKeyRow.principal_id == PrincipalRow.id)
+            .where(
+                PrincipalRow.id != principal_id,
+                PrincipalRow.is_admin,
+                PrincipalRow.state == "active",
+                ApiKeyRow.revoked_at.is_(None),
+                or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > moment),
+            )
+        )
+        or 0
+    )
+
+
+def key(session: Session, principal_id: str, key_id: str) -> ApiKeyRow | None:
+    return session.scalar(
+        select(ApiKeyRow).where(ApiKeyRow.id == key_id, ApiKeyRow.principal_id == principal_id)
+    )
+
+
+def keys(session: Session, principal_id: str, after: str | None, limit: int) -> list[ApiKeyRow]:
+    query = (
+        select(ApiKeyRow)
+        .where(ApiKeyRow.principal_id == principal_id)
+        .order_by(ApiKeyRow.id)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(ApiKeyRow.id > after)
+    return list(session.scalars(query))
+
+
+def usable_keys(session: Session, principal_id: str, moment: datetime) -> int:
+    return (
+        session.scalar(
+            select(func.count(ApiKeyRow.id)).where(
+                ApiKeyRow.principal_id == principal_id,
+                ApiKeyRow.revoked_at.is_(None),
+                or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > moment),
+            )
+        )
+        or 0
+    )
+
+
+def grant(session: Session, dataset_id: str, grant_id: str) -> GrantRow | None:
+    return session.scalar(
+        select(GrantRow).where(GrantRow.id == grant_id, GrantRow.dataset_id == dataset_id)
+    )
+
+
+def grant_of(session: Session, dataset_id: str, principal_id: str) -> GrantRow | None:
+    """The one grant of a principal on a dataset, active or revoked."""
+    return session.scalar(
+        select(GrantRow).where(
+            GrantRow.dataset_id == dataset_id, GrantRow.principal_id == principal_id
+        )
+    )
+
+
+def grants(session: Session, dataset_id: str, after: str | None, limit: int) -> list[GrantRow]:
+    query = (
+        select(GrantRow).where(GrantRow.dataset_id == dataset_id).order_by(GrantRow.id).limit(limit)
+    )
+    if after is not None:
+        query = query.where(GrantRow.id > after)
+    return list(session.scalars(query))
+
+
+def audit_entries(
+    session: Session, before: int | None, limit: int, *, owner_id: str | None
+) -> list[AuditRow]:
+    """Newest first; with `owner_id` only what concerns that principal's datasets."""
+    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(AuditRow.id < before)
+    if owner_id is not None:
+        owned = select(DatasetRow.id).where(DatasetRow.owner_id == owner_id)
+        query = query.where(AuditRow.subject.in_(owned))
+    return list(session.scalars(query))
