@@ -24,9 +24,11 @@ class JobRow(Base):
     """queued | running | cancelling | succeeded | failed | cancelled"""
     claims: Mapped[int] = mapped_column(Integer, default=0)
     """How many workers ever held it; 0 means that no one touched private rows for it."""
+    losses: Mapped[int] = mapped_column(Integer, default=0)
+    """How often its worker was lost; beyond the most that is borne, it has failed for good."""
     fence: Mapped[int] = mapped_column(Integer, default=0)
     """Raised by each claim and each expiry; a writer with an older number is refused."""
-    worker: Mapped[str | None] = mapped_column(String(64))
+    worker: Mapped[str | None] = mapped_column(String(128))
     lease_until: Mapped[float | None] = mapped_column(Float)
     """Seconds since the epoch."""
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
@@ -40,4 +42,7 @@ class JobRow(Base):
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
-    __table_args__ = (Index("ix_jobs_queue", "state", "created_at"),)
+    __table_args__ = (
+        Index("ix_jobs_queue", "state", "created_at"),
+        Index("ix_jobs_turns", "kind", "started_at"),
+    )

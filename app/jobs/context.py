@@ -1,0 +1,136 @@
+"""What an executor holds while it runs: the store, its claim, and the ways to stop it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.jobs import queue
+from app.jobs.queue import Claim, JobInterrupted
+from app.settings import Settings
+
+PROGRESS_INTERVAL_S = 1.0
+MOST_PROGRESS_EVENTS = 1000
+LONGEST_STAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressEvent:
+    """A fraction in [0, 1] and the stage reached; both are public."""
+
+    fraction: float
+    stage: str
+
+
+Recorder = Callable[[Session, str, list[ProgressEvent]], None]
+"""Stores events of a subject: (session, subject id, events)."""
+
+
+def record_nothing(session: Session, subject_id: str, events: list[ProgressEvent]) -> None:
+    """For subjects that keep no events of their own."""
+    del session, subject_id, events
+
+
+class JobContext:
+    """One run of a job. Executors write through `fenced` only, and ask `check_cancelled` often.
+
+    Every progress event is kept, in order and whatever the timing, so that what an analyst
+    sees of a run depends on what was reported alone; events wait for at most one write a
+    second and for the job's last one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        claim: Claim,
+        record: Recorder = record_nothing,
+    ) -> None:
+        self.database = database
+        self.settings = settings
+        self.claim = claim
+        self._record = record
+        self._waiting: list[ProgressEvent] = []
+        self._last: ProgressEvent | None = None
+        self._events = 0
+        self._written_at = float("-inf")
+        self._interruption: JobInterrupted | None = None
+        self._on_interrupt: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def job_id(self) -> str:
+        return self.claim.job_id
+
+    @property
+    def kind(self) -> str:
+        return self.claim.kind
+
+    @property
+    def subject_id(self) -> str:
+        return self.claim.subject_id
+
+    @property
+    def dataset_id(self) -> str:
+        return self.claim.dataset_id
+
+    def fenced(self) -> AbstractContextManager[Session]:
+        """A writing unit of work under the claim; raises `JobInterrupted` before it writes."""
+        self.check_cancelled()
+        return queue.fenced(self.database, self.claim)
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Report how far the job is. `stage` is public: never made from rows."""
+        self.check_cancelled()
+        event = self._forward(ProgressEvent(min(max(fraction, 0.0), 1.0), stage[:LONGEST_STAGE]))
+        if event == self._last or self._events >= MOST_PROGRESS_EVENTS:
+            return
+        self._last = event
+        self._events += 1
+        self._waiting.append(event)
+        if time.monotonic() - self._written_at >= PROGRESS_INTERVAL_S:
+            with self.fenced() as session:
+                self.flush(session)
+
+    def _forward(self, event: ProgressEvent) -> ProgressEvent:
+        if self._last is None or event.fraction >= self._last.fraction:
+            return event
+        return ProgressEvent(self._last.fraction, event.stage)
+
+    def flush(self, session: Session) -> None:
+        """Store the events that wait, inside a unit of work of this run."""
+        if not self._waiting:
+            return
+        events, self._waiting = self._waiting, []
+        queue.record_progress(session, self.claim, events[-1].fraction, events[-1].stage)
+        self._record(session, self.subject_id, events)
+        self._written_at = time.monotonic()
+
+    def check_cancelled(self) -> None:
+        """Raise the `JobInterrupted` that ended this run, if one did."""
+        if self._interruption is not None:
+            raise self._interruption
+
+    def interrupt(self, reason: JobInterrupted) -> None:
+        """Make the run stop, from another thread; the first reason stays."""
+        with self._lock:
+            if self._interruption is not None:
+                return
+            self._interruption = reason
+            stoppers = list(self._on_interrupt)
+        for stop in stoppers:
+            stop()
+
+    def on_interrupt(self, stop: Callable[[], None]) -> None:
+        """Call `stop` when the run is interrupted, at once if it already was."""
+        with self._lock:
+            self._on_interrupt.append(stop)
+            interrupted = self._interruption is not None
+        if interrupted:
+            stop()

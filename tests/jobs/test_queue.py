@@ -1,0 +1,221 @@
+"""The queue: who gets a job, for how long, and who may write for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+import app.tables  # noqa: F401
+from app.database import Base, Database, new_id
+from app.jobs import queue
+from app.jobs.models import JobRow
+from app.jobs.queue import Claim, JobCancelled, LeaseLost
+from app.settings import Settings
+
+LEASE_S = 30
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    Base.metadata.create_all(database.write_engine)
+    yield database
+    database.close()
+
+
+def enqueue(database: Database, kind: queue.Kind = "fit") -> str:
+    subject = new_id("rl")
+    with database.write() as session:
+        queue.enqueue(
+            session, kind=kind, subject_id=subject, dataset_id="ds_a", settings=Settings()
+        )
+    return subject
+
+
+def claim(database: Database, worker: str = "w1") -> Claim:
+    with database.write() as session:
+        found = queue.claim(session, worker, LEASE_S)
+    assert found is not None
+    return found
+
+
+def run_out(database: Database, held: Claim) -> None:
+    with database.write() as session:
+        session.execute(update(JobRow).where(JobRow.id == held.job_id).values(lease_until=1.0))
+
+
+def job(database: Database, held: Claim) -> JobRow:
+    with database.read() as session:
+        found = session.get(JobRow, held.job_id)
+    assert found is not None
+    return found
+
+
+def test_an_empty_queue_gives_nothing(database: Database) -> None:
+    with database.read() as session:
+        assert not queue.has_work(session)
+    with database.write() as session:
+        assert queue.claim(session, "w1", LEASE_S) is None
+
+
+def test_the_oldest_job_of_a_kind_goes_first(database: Database) -> None:
+    subjects = [enqueue(database) for _ in range(3)]
+    assert [claim(database).subject_id for _ in range(3)] == subjects
+
+
+def test_uploads_do_not_starve_releases(database: Database) -> None:
+    for _ in range(5):
+        enqueue(database, "ingest")
+    enqueue(database, "fit")
+    assert {claim(database).kind, claim(database).kind} == {"ingest", "fit"}
+
+
+def test_a_job_is_claimed_by_one_worker(database: Database) -> None:
+    enqueue(database)
+    claim(database)
+    with database.write() as session:
+        assert queue.claim(session, "w2", LEASE_S) is None
+
+
+def test_a_job_whose_lease_ran_out_is_run_again(database: Database) -> None:
+    subject = enqueue(database)
+    first = claim(database)
+    run_out(database, first)
+    with database.write() as session:
+        assert queue.expire_lost(session) == []
+    second = claim(database, "w2")
+    assert second.subject_id == subject
+    assert second.fence > first.fence
+
+
+def test_a_lost_worker_can_store_nothing(database: Database) -> None:
+    enqueue(database)
+    first = claim(database)
+    run_out(database, first)
+    with pytest.raises(LeaseLost), queue.fenced(database, first):
+        pytest.fail("a worker without a lease must not write")
+    with database.write() as session:
+        queue.expire_lost(session)
+    claim(database, "w2")
+    for unit in (queue.fenced, queue.ending):
+        with pytest.raises(LeaseLost), unit(database, first):
+            pytest.fail("a worker with an older number must not write")
+    with pytest.raises(LeaseLost), database.write() as session:
+        queue.heartbeat(session, first, LEASE_S)
+
+
+def test_a_heartbeat_extends_the_lease(database: Database) -> None:
+    enqueue(database)
+    held = claim(database)
+    with database.write() as session:
+        queue.heartbeat(session, held, 1000)
+    lease = job(database, held).lease_until
+    with database.write() as session:
+        queue.heartbeat(session, held, 2000)
+    assert lease is not None
+    assert (job(database, held).lease_until or 0) > lease + 900
+
+
+def test_a_job_is_run_again_three_times_and_no_more(database: Database) -> None:
+    enqueue(database)
+    for _ in range(3):
+        run_out(database, claim(database))
+        with database.write() as session:
+            assert queue.expire_lost(session) == []
+    last = claim(database)
+    run_out(database, last)
+    with database.write() as session:
+        (ended,) = queue.expire_lost(session)
+    assert ended.state == "failed"
+    assert job(database, last).state == "failed"
+    with database.read() as session:
+        assert not queue.has_work(session)
+
+
+def test_a_shutdown_hands_a_job_back_without_counting_a_loss(database: Database) -> None:
+    enqueue(database)
+    for _ in range(6):
+        held = claim(database)
+        with queue.ending(database, held) as session:
+            queue.hand_back(session, held)
+    assert job(database, held).state == "queued"
+    assert job(database, held).claims == 6
+
+
+def test_the_jobs_of_a_dead_worker_are_taken_at_once(database: Database) -> None:
+    enqueue(database)
+    enqueue(database)
+    dead, alive = claim(database, "dead"), claim(database, "alive")
+    with database.read() as session:
+        assert sorted(queue.holders(session)) == ["alive", "dead"]
+    with database.write() as session:
+        queue.expire_worker(session, "dead")
+    assert job(database, dead).state == "queued"
+    assert job(database, alive).state == "running"
+
+
+def test_cancelling_a_job_that_no_one_claimed_is_refundable(database: Database) -> None:
+    subject = enqueue(database)
+    with database.write() as session:
+        outcome = queue.cancel(session, subject)
+    assert (outcome.state, outcome.refundable) == ("cancelled", True)
+    with database.write() as session:
+        assert queue.claim(session, "w1", LEASE_S) is None
+
+
+def test_cancelling_a_job_that_waits_again_keeps_the_charge(database: Database) -> None:
+    subject = enqueue(database)
+    run_out(database, claim(database))
+    with database.write() as session:
+        queue.expire_lost(session)
+        outcome = queue.cancel(session, subject)
+    assert (outcome.state, outcome.refundable) == ("cancelled", False)
+
+
+def test_cancelling_a_running_job_stops_its_writes_but_lets_it_end(database: Database) -> None:
+    subject = enqueue(database)
+    held = claim(database)
+    for _ in range(2):
+        with database.write() as session:
+            assert queue.cancel(session, subject) == queue.CancelOutcome("cancelling")
+    with pytest.raises(JobCancelled), queue.fenced(database, held):
+        pytest.fail("nothing of a cancelled job may be stored")
+    with queue.ending(database, held) as session:
+        queue.finish(session, held, "cancelled")
+    with database.write() as session:
+        assert queue.cancel(session, subject).state == "finished"
+
+
+def test_a_cancelled_job_whose_worker_is_lost_is_cancelled(database: Database) -> None:
+    subject = enqueue(database)
+    held = claim(database)
+    with database.write() as session:
+        queue.cancel(session, subject)
+    run_out(database, held)
+    with database.write() as session:
+        (ended,) = queue.expire_lost(session)
+    assert ended.state == "cancelled"
+
+
+def test_a_finished_job_takes_no_more_writes(database: Database) -> None:
+    enqueue(database)
+    held = claim(database)
+    with queue.fenced(database, held) as session:
+        queue.finish(session, held, "succeeded")
+    with pytest.raises(LeaseLost), queue.fenced(database, held):
+        pytest.fail("a finished job must not be written for")
+    assert job(database, held).progress == 1.0
+
+
+def test_jobs_of_a_dataset_are_found_while_they_are_active(database: Database) -> None:
+    first, second = enqueue(database), enqueue(database, "ingest")
+    with database.read() as session:
+        assert queue.active_subjects(session, "ds_a") == [("fit", first), ("ingest", second)]
+    held = claim(database)
+    with queue.fenced(database, held) as session:
+        queue.finish(session, held, "failed", "why")
+    with database.read() as session:
+        assert len(queue.active_subjects(session, "ds_a")) == 1
