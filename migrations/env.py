@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from alembic import context
 
-from app.database import Database
+from app.database import Database, UtcTime
 from app.settings import get_settings
 from app.tables import metadata
+
+
+def render_item(kind: str, item: object, _: object) -> str | bool:
+    """Own column types are written as what they are stored as: a migration never changes."""
+    return "sa.String(27)" if kind == "type" and isinstance(item, UtcTime) else False
 
 
 def run(connection: object) -> None:
@@ -15,6 +20,7 @@ def run(connection: object) -> None:
         target_metadata=metadata,
         render_as_batch=True,
         compare_type=True,
+        render_item=render_item,
         compare_server_default=True,
     )
     with context.begin_transaction():

@@ -1,9 +1,78 @@
-"""Liveness, readiness, metrics."""
+"""Liveness, readiness, metrics: nothing in them depends on private rows."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from pydantic import BaseModel, Field
+from sqlalchemy import func, select
 
+from app.jobs.models import JobRow
+from app.ledger.service import verify_all
+from app.problems import Unavailable
+from app.routers.dependencies import DatabaseDep, ReadSession
+from app.routers.docs import VERSION
 from app.routers.wire import ExactRoute
 
-router = APIRouter(prefix="", tags=["health"], route_class=ExactRoute)
+router = APIRouter(tags=["health"], route_class=ExactRoute)
+
+_PHASES = {"queued": "queued", "running": "running", "cancelling": "running"}
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    state: str = Field(examples=["ok"])
+    version: str = Field(examples=["0.1.0"])
+
+
+class Readiness(BaseModel):
+    """The store can be read and its ledgers add up."""
+
+    state: str = Field(examples=["ready"])
+    version: str = Field(examples=["0.1.0"])
+    sqlite: str = Field(description="Version of the SQLite library.", examples=["3.40.1"])
+    checkpoints: str = Field(
+        description="How the write-ahead log is checkpointed.", examples=["one writer held off"]
+    )
+
+
+@router.get("/healthz", operation_id="get_health", summary="Is the process alive?")
+def health() -> Health:
+    return Health(state="ok", version=VERSION)
+
+
+@router.get("/readyz", operation_id="get_readiness", summary="Can the service take requests?")
+def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
+    if verify_all(session):
+        raise Unavailable(
+            "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60
+        )
+    return Readiness(
+        state="ready",
+        version=VERSION,
+        sqlite=database.sqlite_version(),
+        checkpoints="one connection, with every writer held off",
+    )
+
+
+@router.get(
+    "/metrics",
+    operation_id="get_metrics",
+    summary="Metrics in Prometheus's text form",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(session: ReadSession) -> Response:
+    """Jobs by kind and phase, from the store, so that every server process tells the same.
+
+    How a job ended, and how large anything is, may depend on private rows: neither is here.
+    """
+    registry = CollectorRegistry()
+    jobs = Gauge("halftone_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)
+    counted = session.execute(
+        select(JobRow.kind, JobRow.state, func.count()).group_by(JobRow.kind, JobRow.state)
+    )
+    for kind, state, number in counted:
+        jobs.labels(kind, _PHASES.get(state, "ended")).inc(number)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

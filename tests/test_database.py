@@ -1,0 +1,88 @@
+"""The store: one writer at a time, snapshots for readers, nothing half-written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
+
+from app.database import Base, Database
+from app.problems import Unavailable
+from app.storage.models import SecretRow
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    opened = Database(f"sqlite:///{tmp_path}/store.sqlite", busy_timeout_s=0.2)
+    Base.metadata.create_all(opened.write_engine)
+    yield opened
+    opened.close()
+
+
+def secrets_in(database: Database) -> int:
+    with database.read() as session:
+        return session.scalar(select(func.count()).select_from(SecretRow)) or 0
+
+
+def test_a_unit_of_work_that_raises_changes_nothing(database: Database) -> None:
+    with pytest.raises(RuntimeError), database.write() as session:
+        session.add(SecretRow(name="a", value=b"1"))
+        session.flush()
+        raise RuntimeError
+    assert secrets_in(database) == 0
+
+
+def test_a_read_unit_refuses_to_write(database: Database) -> None:
+    with database.read() as session, pytest.raises(OperationalError, match="readonly"):
+        session.add(SecretRow(name="a", value=b"1"))
+        session.flush()
+
+
+def test_a_second_writer_waits_then_is_told_that_the_store_is_busy(database: Database) -> None:
+    with database.write(), pytest.raises(Unavailable), database.write():
+        pytest.fail("two writers at once")
+
+
+def test_a_writer_of_another_process_is_held_off_by_the_file_lock(database: Database) -> None:
+    other = Database(f"sqlite:///{database.path}", busy_timeout_s=0.2)
+    try:
+        with database.write(), pytest.raises(Unavailable), other.write():
+            pytest.fail("two writers at once")
+    finally:
+        other.close()
+
+
+def test_many_threads_lose_no_write(database: Database) -> None:
+    patient = Database(f"sqlite:///{database.path}", busy_timeout_s=30)
+
+    def add(number: int) -> None:
+        with patient.write() as session:
+            session.add(SecretRow(name=str(number), value=b""))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert secrets_in(database) == 40
+    patient.close()
+
+
+def test_a_checkpoint_empties_the_log_and_keeps_the_rows(database: Database) -> None:
+    with database.write() as session:
+        session.add(SecretRow(name="a", value=b"x" * 100_000))
+    assert database.wal_bytes() > 100_000
+    database.checkpoint()
+    assert database.wal_bytes() == 0
+    assert secrets_in(database) == 1
+
+
+def test_automatic_checkpoints_are_off_on_every_connection(database: Database) -> None:
+    for engine in (database.write_engine, database.read_engine):
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == 0
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+            assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
