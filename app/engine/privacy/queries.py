@@ -111,6 +111,14 @@ class QuestionRefused(SessionError):
     """The question is malformed, or not allowed in this session (public facts only)."""
 
 
+class KernelFailure(SessionError):
+    """The kernel could not answer. It always reads the same; the cause is `__cause__`,
+    for the custodian alone."""
+
+    def __init__(self) -> None:
+        super().__init__("the kernel could not answer; the session has ended")
+
+
 def canonical(value: Any) -> Any:
     """Plain JSON for hashing a question: tuples to lists, arrays to nested lists."""
     if isinstance(value, np.ndarray):

@@ -1,0 +1,100 @@
+"""A session in the same process, for tests, benchmarks and use as a library.
+
+The service never uses it: there the kernel and the synthesizer are different processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from app.engine.privacy.accounting import open_guarantee
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count, Measurement
+from app.engine.privacy.questions import (
+    Answer,
+    Counted,
+    CountQuestion,
+    HandedOver,
+    Question,
+    Selected,
+    SelectQuestion,
+    TrustedQuestion,
+)
+from app.engine.privacy.source import ArraySource
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import Table
+
+
+class LocalSession:
+    """The `Session` protocol straight onto a kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    @property
+    def schema(self) -> Schema:
+        return self._kernel.schema
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return self._kernel.unit
+
+    @property
+    def allowance(self) -> PrivacyLoss:
+        return self._kernel.allowance
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        return self._kernel.remaining
+
+    def count(
+        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
+    ) -> tuple[Measurement, ...]:
+        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
+        answer = self._ask(question)
+        assert isinstance(answer, Counted)
+        return answer.measurements
+
+    def select(
+        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
+    ) -> tuple[int, ...]:
+        answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
+        assert isinstance(answer, Selected)
+        return answer.winners
+
+    def trusted_call(self, loss: PrivacyLoss) -> Table:
+        answer = self._ask(TrustedQuestion(loss))
+        assert isinstance(answer, HandedOver)
+        return answer.table
+
+    def _ask(self, question: Question) -> Answer:
+        return self._kernel.answer(self._kernel.admit(question))
+
+
+def open_session(
+    codes: Mapping[str, NDArray[Any]],
+    schema: Schema,
+    unit: PrivacyUnit,
+    allowance: Guarantee | PrivacyLoss,
+    *,
+    entities: NDArray[Any] | None = None,
+    trusted: bool = False,
+) -> LocalSession:
+    """A session on a table of stored codes, each column a 1-d integer array.
+
+    `entities` holds each row's entity id (integers) on an entity unit. A guarantee is opened
+    as a release of its own would be.
+    """
+    if isinstance(allowance, Guarantee):
+        accountant = Accountant.ZCDP if _is_rho_alone(allowance) else Accountant.BASIC
+        _, allowance = open_guarantee(allowance, accountant)
+    source = ArraySource(schema, unit, codes, entities)
+    return LocalSession(Kernel(source, allowance, trusted=trusted))
+
+
+def _is_rho_alone(guarantee: Guarantee) -> bool:
+    return guarantee.rho is not None and not guarantee.delta

@@ -1,0 +1,108 @@
+"""Whole questions to a session and their answers, as both ends of the pipe see them.
+
+A question is checked for form when it is made; whether it fits the schema and the
+allowance is the kernel's to say. Every refusal is made from public facts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count, Measurement, QuestionRefused
+from app.engine.synthesizers.base import Table
+
+MOST_QUERIES = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class CountQuestion:
+    """Noisy histograms; `loss` is divided among them by `shares`, equally if None."""
+
+    queries: tuple[Count, ...]
+    loss: PrivacyLoss
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.queries) <= MOST_QUERIES:
+            raise QuestionRefused(f"a question has 1 to {MOST_QUERIES} queries")
+        if self.shares is None:
+            return
+        if len(self.shares) != len(self.queries):
+            raise QuestionRefused("there is one share for each query")
+        if not all(math.isfinite(share) and share > 0 for share in self.shares):
+            raise QuestionRefused("shares are positive numbers")
+
+    @property
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """The part of the loss that each query costs; together at most the whole."""
+        return self.loss.split(self.shares or (1.0,) * len(self.queries))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuestion:
+    """A private selection of `winners` candidates; `loss` pays for all of them."""
+
+    candidates: tuple[Candidate, ...]
+    loss: PrivacyLoss
+    winners: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.candidates) <= MOST_QUERIES:
+            raise QuestionRefused(f"a selection has 1 to {MOST_QUERIES} candidates")
+        if not 1 <= self.winners <= len(self.candidates):
+            raise QuestionRefused("there are at least as many candidates as winners")
+        numbers = [value for each in self.candidates for value in (each.weight, each.bias)]
+        if not all(math.isfinite(number) for number in numbers):
+            raise QuestionRefused("weights and biases are finite numbers")
+        if min(each.weight for each in self.candidates) < 0:
+            raise QuestionRefused("weights are not negative")
+        if max(each.weight for each in self.candidates) == 0:
+            raise QuestionRefused("some candidate has a weight above 0")
+
+    @property
+    def loss_of_each(self) -> PrivacyLoss:
+        """What one winner costs; the winners together cost at most the whole."""
+        return PrivacyLoss(
+            self.loss.kind, self.loss.amount // self.winners, self.loss.delta // self.winners
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedQuestion:
+    """The bounded table itself, for a synthesizer that the admin has declared."""
+
+    loss: PrivacyLoss
+
+
+Question = CountQuestion | SelectQuestion | TrustedQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Indices of the winners, best first; scale and sensitivity in counts of the heaviest
+    candidate. `gumbel` is the exponential mechanism, `permute-and-flip` its pure form."""
+
+    winners: tuple[int, ...]
+    mechanism: Literal["gumbel", "permute-and-flip"]
+    scale: float
+    sensitivity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The measurements of a count, in the order asked."""
+
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The bounded table of a trusted call: private, never journaled, never published."""
+
+    table: Table
+
+
+Answer = Counted | Selected | HandedOver
