@@ -1,0 +1,103 @@
+"""Encryption at rest: AES-256-GCM under a key for each dataset, wrapped by the master key.
+
+StorageKeyError
+├── MasterKeyMissing
+└── SealBroken
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app.settings import Settings
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
+OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
+
+
+class StorageKeyError(Exception):
+    """Sealed data cannot be opened; the text names no content."""
+
+
+class MasterKeyMissing(StorageKeyError):
+    """Data was sealed, and HALFTONE_MASTER_KEY is not set."""
+
+    def __init__(self) -> None:
+        super().__init__("the data is encrypted, and HALFTONE_MASTER_KEY is not set")
+
+
+class SealBroken(StorageKeyError):
+    """Another key, another place, or altered bytes."""
+
+    def __init__(self) -> None:
+        super().__init__("sealed data does not open with this key in this place")
+
+
+class Cipher:
+    """Seals pieces under one key; a piece opens only in the place that it was sealed for."""
+
+    def __init__(self, key: bytes) -> None:
+        self._gcm = AESGCM(key)
+
+    def seal(self, plain: bytes, place: bytes) -> bytes:
+        """Nonce, ciphertext and tag: `OVERHEAD_BYTES` longer than `plain`."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._gcm.encrypt(nonce, plain, place)
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Raises `SealBroken` unless `sealed` was sealed under this key for this place."""
+        try:
+            return self._gcm.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place)
+        except (InvalidTag, ValueError):
+            raise SealBroken from None
+
+
+class Keyring:
+    """Makes and opens wrapped keys. Without a master key nothing is encrypted."""
+
+    def __init__(self, settings: Settings) -> None:
+        secret = settings.master_key
+        self._master = None if secret is None else Cipher(_decoded(secret.get_secret_value()))
+
+    @property
+    def encrypts(self) -> bool:
+        return self._master is not None
+
+    def new_key(self, owner: str) -> str | None:
+        """A fresh key wrapped for `owner`, such as a dataset's id; None without encryption."""
+        if self._master is None:
+            return None
+        sealed = self._master.seal(os.urandom(KEY_BYTES), _wrapping(owner))
+        return base64.b64encode(sealed).decode()
+
+    def cipher(self, owner: str, wrapped_key: str | None) -> Cipher | None:
+        """What seals `owner`'s data; None for data that was stored without encryption.
+
+        Raises `MasterKeyMissing` or `SealBroken`.
+        """
+        if wrapped_key is None:
+            return None
+        if self._master is None:
+            raise MasterKeyMissing
+        return Cipher(self._master.open(base64.b64decode(wrapped_key), _wrapping(owner)))
+
+
+def _wrapping(owner: str) -> bytes:
+    return f"halftone key of {owner}".encode()
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"HALFTONE_MASTER_KEY is base64 of {KEY_BYTES} bytes")
+    return key
