@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.engine.schema.column import Column, EntityColumn, LeftOut
 from app.engine.schema.parsing import parse_fields
 from app.engine.schema.problems import ProblemLog
@@ -46,6 +49,10 @@ class Schema:
     def column(self, name: str) -> Column:
         """A usable column; `KeyError` for any other name."""
         return self._by_name[name]
+
+    def violations(self, codes: Mapping[str, NDArray[Any]]) -> list[NDArray[np.bool_]]:
+        """For each constraint, a mask of the rows of coded columns that break it."""
+        return [constraint.violations(codes) for constraint in self.constraints]
 
     def check_unit(self, unit: PrivacyUnit) -> None:
         """Raises `SchemaError` unless exactly the unit's column has the role of entity."""

@@ -1,0 +1,224 @@
+"""Encoding blocks of a file into stored codes, with every departure counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.engine.encoding.cells import Cells, cells_of
+from app.engine.encoding.reading import CellReader, Meaning, Reason, whole_numbers
+from app.engine.files.layout import TableLayout
+from app.engine.rows import MOST_LISTED, RowProblem, quoted
+from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
+
+_MESSAGES = {
+    Reason.MISSING: "a value is missing in a required column",
+    Reason.UNREADABLE: "{cell} is not of type {type}",
+    Reason.UNDECLARED: "{cell} is not declared",
+}
+_REMEDIES = {
+    Reason.MISSING: 'fill the cell, or declare "required": false',
+    Reason.UNREADABLE: "correct the cell or the field's type and format, or declare `undeclared`",
+    Reason.UNDECLARED: "correct the cell, widen the dictionary, or declare `undeclared`",
+}
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """The rows of a block that are kept, as codes: an array of `column.dtype` for each column.
+
+    `entity_text` is a dictionary array of id texts, None on a row unit. `problems` are those
+    first listed for this block; a block that has any holds placeholders and is not to be stored.
+    """
+
+    rows: int
+    codes: dict[str, NDArray[Any]]
+    entity_text: pa.DictionaryArray | None
+    problems: tuple[RowProblem, ...]
+    dropped_without_id: int
+
+
+@dataclass
+class EncodeTotals:
+    """What became of all rows so far, for the custodian.
+
+    `treated` counts cells by column and treatment (`other`, `null`, `clip`); `violations`
+    counts kept rows that break each cross-column constraint, in the dictionary's order.
+    """
+
+    rows_read: int = 0
+    rows_kept: int = 0
+    dropped_without_id: int = 0
+    treated: dict[str, Counter[str]] = field(default_factory=dict)
+    violations: list[int] = field(default_factory=list)
+    problems: list[RowProblem] = field(default_factory=list)
+    problem_count: int = 0
+
+
+class Encoder:
+    """Encodes the blocks of one file in order. Columns no field reads are left out.
+
+    Rows whose id is null are dropped and counted. Raises `TableError` where the file lacks a
+    declared column.
+    """
+
+    def __init__(
+        self, schema: Schema, unit: PrivacyUnit, layout: TableLayout | None = None
+    ) -> None:
+        schema.check_unit(unit)
+        self.schema = schema
+        self.totals = EncodeTotals(violations=[0] * len(schema.constraints))
+        self._layout = layout
+        self._bound: dict[str, int] | None = None if layout is None else layout.bind(schema)
+        decimal = None if layout is None else layout.decimal
+        self._readers = {
+            column.name: CellReader(column, _missing(schema, column), decimal)
+            for column in schema.columns
+        }
+
+    def encode(self, block: pa.RecordBatch | pa.Table) -> EncodedBlock:
+        """Codes of a block whose columns are text (best dictionary-encoded) or typed."""
+        bound = self._bind(block)
+        kept, entity, problems = self._entity(block, bound)
+        codes = {}
+        for column in self.schema.columns:
+            cells = cells_of(block.column(bound[column.name]), column.name)
+            cells = cells if kept is None else Cells(cells.texts, cells.indices[kept], cells.plain)
+            codes[column.name] = self._column(column, cells, kept, problems)
+        rows = block.num_rows if kept is None else len(kept)
+        dropped = block.num_rows - rows
+        self._count(block.num_rows, rows, codes, problems)
+        return EncodedBlock(rows, codes, entity, tuple(problems), dropped)
+
+    def _bind(self, block: pa.RecordBatch | pa.Table) -> dict[str, int]:
+        if self._bound is None:
+            self._layout = TableLayout(tuple(block.schema.names))
+            self._bound = self._layout.bind(self.schema)
+        return self._bound
+
+    def _count(
+        self, read: int, kept: int, codes: dict[str, NDArray[Any]], problems: list[RowProblem]
+    ) -> None:
+        totals = self.totals
+        totals.rows_read += read
+        totals.rows_kept += kept
+        totals.dropped_without_id += read - kept
+        totals.problems += problems
+        if self.schema.constraints and not problems:
+            for index, mask in enumerate(self.schema.violations(codes)):
+                totals.violations[index] += int(mask.sum())
+
+    def _entity(
+        self, block: pa.RecordBatch | pa.Table, bound: dict[str, int]
+    ) -> tuple[NDArray[np.int64] | None, pa.DictionaryArray | None, list[RowProblem]]:
+        """Kept rows (None for all), their ids, and the problems found so far."""
+        problems: list[RowProblem] = []
+        field_ = self.schema.entity
+        if field_ is None:
+            return None, None, problems
+        cells = cells_of(block.column(bound[field_.name]), field_.name)
+        ids, null, unreadable = _ids(field_, cells, _missing(self.schema, field_))
+        if unreadable.any():
+            rows = np.flatnonzero(unreadable[cells.indices])
+            self._list(problems, field_, cells, rows, None, Reason.UNREADABLE)
+        dropped = null[cells.indices]
+        kept = np.flatnonzero(~dropped) if dropped.any() else None
+        indices = cells.indices if kept is None else cells.indices[kept]
+        return kept, pa.DictionaryArray.from_arrays(pa.array(indices), ids), problems
+
+    def _column(
+        self,
+        column: Column,
+        cells: Cells,
+        kept: NDArray[np.int64] | None,
+        problems: list[RowProblem],
+    ) -> NDArray[Any]:
+        meaning = self._readers[column.name].read(cells)
+        if meaning.reasons.any():
+            codes = self._treat(column, cells, meaning, kept, problems)
+        else:
+            codes = meaning.codes
+        return codes.astype(column.dtype)[cells.indices]
+
+    def _treat(
+        self,
+        column: Column,
+        cells: Cells,
+        meaning: Meaning,
+        kept: NDArray[np.int64] | None,
+        problems: list[RowProblem],
+    ) -> NDArray[np.int64]:
+        """Codes after `undeclared` was applied; what stays without a code is a problem."""
+        codes, odd = meaning.codes.copy(), meaning.reasons != Reason.NONE
+        target = {"other": column.other_code, "null": column.null_code}.get(column.undeclared)
+        if target is not None:
+            codes[odd] = target
+        rejected = odd & (codes < 0)
+        treated = int((odd & ~rejected)[cells.indices].sum())
+        if treated:
+            counts = self.totals.treated.setdefault(column.name, Counter())
+            counts[column.undeclared] += treated
+        for reason in (Reason.MISSING, Reason.UNREADABLE, Reason.UNDECLARED):
+            these = rejected & (meaning.reasons == reason)
+            if these.any():
+                rows = np.flatnonzero(these[cells.indices])
+                self._list(problems, column, cells, rows, kept, reason)
+        codes[rejected] = 0
+        return codes
+
+    def _list(
+        self,
+        problems: list[RowProblem],
+        field_: Column | EntityColumn,
+        cells: Cells,
+        rows: NDArray[np.int64],
+        kept: NDArray[np.int64] | None,
+        reason: Reason,
+    ) -> None:
+        """Counts all, lists the first `MOST_LISTED` of the whole file."""
+        self.totals.problem_count += len(rows)
+        room = MOST_LISTED - len(self.totals.problems) - len(problems)
+        for row in rows[: max(room, 0)]:
+            index = int(cells.indices[row])
+            cell = quoted(cells.texts[index].as_py()) if index < len(cells.texts) else ""
+            number = self.totals.rows_read + int(row if kept is None else kept[row]) + 1
+            first = 2 if self._layout is None else self._layout.first_record
+            problems.append(
+                RowProblem(
+                    row=number,
+                    record=number + first - 1,
+                    column=field_.name,
+                    message=_MESSAGES[reason].format(cell=cell, type=field_.type),
+                    remedy=_REMEDIES[reason],
+                )
+            )
+
+
+def _missing(schema: Schema, field_: Column | EntityColumn) -> tuple[str, ...]:
+    own = field_.text_format.missing
+    return schema.missing_values if own is None else own
+
+
+def _ids(
+    field_: EntityColumn, cells: Cells, missing: Iterable[str]
+) -> tuple[pa.StringArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Distinct id texts, with null as the last, and which are null or not of the type.
+
+    An integer id is written as the integer, so that 007 and 7 are the same id.
+    """
+    texts = pc.utf8_trim_whitespace(cells.texts)
+    spellings = pa.array(list(missing), pa.string())
+    null = np.append(np.asarray(pc.is_in(texts, spellings)), True)
+    unreadable = np.zeros(len(texts) + 1, bool)
+    if field_.type in ("integer", "year"):
+        values, readable = whole_numbers(texts)
+        texts = pa.array(values).cast(pa.string())
+        unreadable[:-1] = ~readable & ~null[:-1]
+    return pa.concat_arrays([texts, pa.array([None], pa.string())]), null, unreadable

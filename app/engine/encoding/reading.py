@@ -1,0 +1,200 @@
+"""What each distinct cell text of a column means: a stored code, or why it has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.engine.encoding.cells import Cells
+from app.engine.encoding.moments import ticks
+from app.engine.schema.column import Column, TextFormat
+from app.engine.schema.scale import Categories, Linear
+from app.engine.schema.values import tick
+
+_WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
+_AROUND_NUMBER = r"^[^0-9+\-.]*(?P<number>[+-]?[0-9.]+([eE][+-]?[0-9]+)?)[^0-9]*$"
+
+
+class Reason(IntEnum):
+    """Why a cell has no declared value."""
+
+    NONE = 0
+    MISSING = 1
+    UNREADABLE = 2
+    UNDECLARED = 3
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Codes (-1 without one) and reasons of distinct texts, with null as the last."""
+
+    codes: NDArray[np.int64]
+    reasons: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CellReader:
+    """Reads the cells of one column. `missing` are its spellings of null; `decimal` is the
+
+    file's decimal mark, for a column that declares none.
+    """
+
+    column: Column
+    missing: tuple[str, ...]
+    decimal: str | None = None
+
+    def read(self, cells: Cells) -> Meaning:
+        """Codes and reasons before `undeclared` is applied, except that under `clip` numbers
+
+        and moments out of range have the code of the nearer end, and their reason.
+        """
+        trimmed = pc.utf8_trim_whitespace(cells.texts)
+        codes, reasons = self._judge(cells.texts, trimmed, cells.plain)
+        codes, reasons = np.append(codes, -1), np.append(reasons, np.uint8(Reason.MISSING))
+        is_missing = np.append(self._is_missing(cells.texts, trimmed), True)
+        null = self.column.null_code
+        codes[is_missing] = -1 if null is None else null
+        reasons[is_missing] = Reason.MISSING if null is None else Reason.NONE
+        return Meaning(codes, reasons)
+
+    @cached_property
+    def _form(self) -> TextFormat:
+        form = self.column.text_format
+        if self.decimal is None or form.decimal_char != ".":
+            return form
+        return replace(form, decimal_char=self.decimal)
+
+    def _is_missing(self, texts: pa.StringArray, trimmed: pa.StringArray) -> NDArray[np.bool_]:
+        spellings = pa.array(self.missing, pa.string())
+        return np.asarray(pc.or_(pc.is_in(texts, spellings), pc.is_in(trimmed, spellings)))
+
+    def _judge(
+        self, texts: pa.StringArray, trimmed: pa.StringArray, plain: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        form = TextFormat() if plain else self._form
+        if self.column.type == "string":
+            return self._categories(texts, trimmed)
+        if self.column.type == "boolean":
+            return self._truths(trimmed, form)
+        places, readable = self._places(trimmed, form)
+        codes = self._listed(places)
+        if isinstance(self.column.scale, Linear):
+            codes = np.where(codes < 0, self._points(places, self.column.scale), codes)
+        reasons = _reasons(codes)
+        if self.column.undeclared == "clip":
+            low = float(self.column.scale.minimum) if isinstance(self.column.scale, Linear) else 0
+            ends = np.where(places < low, 0, self.column.regular - 1)
+            codes = np.where(codes < 0, ends, codes)
+        codes[~readable], reasons[~readable] = -1, Reason.UNREADABLE
+        return codes, reasons
+
+    def _categories(
+        self, texts: pa.StringArray, trimmed: pa.StringArray
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """A category is matched exactly, or without the blanks around the cell."""
+        exact = pc.index_in(texts, self._spelled)
+        found = pc.fill_null(pc.coalesce(exact, pc.index_in(trimmed, self._spelled)), -1)
+        codes = self._spelled_codes[np.asarray(found)]
+        return codes, _reasons(codes)
+
+    @cached_property
+    def _spelled(self) -> pa.StringArray:
+        scale = self.column.scale
+        values = list(scale.values) if isinstance(scale, Categories) else []
+        other = self.column.other
+        return pa.array([*values, *([other] if other not in (None, *values) else [])], pa.string())
+
+    @cached_property
+    def _spelled_codes(self) -> NDArray[np.int64]:
+        """Codes of `_spelled`, and -1 in the last place, where index -1 looks."""
+        codes = list(range(self.column.regular))
+        if len(self._spelled) > len(codes) and self.column.other_code is not None:
+            codes.append(self.column.other_code)
+        return np.array([*codes, -1], np.int64)
+
+    def _truths(
+        self, trimmed: pa.StringArray, form: TextFormat
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        true = np.asarray(pc.is_in(trimmed, pa.array(form.true_values, pa.string())))
+        false = np.asarray(pc.is_in(trimmed, pa.array(form.false_values, pa.string())))
+        codes = np.where(true, 1, np.where(false, 0, -1)).astype(np.int64)
+        return codes, np.where(codes < 0, Reason.UNREADABLE, Reason.NONE).astype(np.uint8)
+
+    def _places(
+        self, trimmed: pa.StringArray, form: TextFormat
+    ) -> tuple[NDArray[np.int64] | NDArray[np.float64], NDArray[np.bool_]]:
+        kind = self.column.type
+        if kind in ("date", "datetime", "time"):
+            return ticks(trimmed, kind, form.formats)
+        bare = _bare(trimmed, form)
+        if kind == "number":
+            return numbers(bare)
+        return whole_numbers(bare)
+
+    def _listed(self, places: NDArray[Any]) -> NDArray[np.int64]:
+        """Codes of categories, point masses and `other`; -1 for any other place."""
+        known, codes = self._known
+        if not len(known):
+            return np.full(len(places), -1, np.int64)
+        slots = np.minimum(np.searchsorted(known, places), len(known) - 1)
+        return np.where(known[slots] == places, codes[slots], -1)
+
+    @cached_property
+    def _known(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Places in rising order, and their codes."""
+        column = self.column
+        pairs = list(enumerate(column.tail_values, start=column.regular))
+        if isinstance(column.scale, Categories):
+            pairs += list(enumerate(column.scale.values))
+        placed = sorted((tick(value), code) for code, value in pairs if value is not None)
+        dtype = np.float64 if column.type == "number" else np.int64
+        places = np.array([dtype(place) for place, _ in placed], dtype)
+        return places, np.array([code for _, code in placed], np.int64)
+
+    def _points(self, places: NDArray[Any], scale: Linear) -> NDArray[np.int64]:
+        """The nearest point of each place, -1 outside the bounds."""
+        low, high = float(scale.minimum), float(scale.maximum)
+        steps = (np.clip(places, low, high) - low) / float(scale.step)
+        points = np.minimum(np.rint(steps).astype(np.int64), scale.regular - 1)
+        return np.where((places >= low) & (places <= high), points, -1)
+
+
+def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    return np.where(codes < 0, Reason.UNDECLARED, Reason.NONE).astype(np.uint8)
+
+
+def _bare(trimmed: pa.StringArray, form: TextFormat) -> pa.StringArray:
+    """Numbers in plain spelling: no grouping marks, `.` for decimals, nothing around them."""
+    if form.group_char is not None:
+        trimmed = pc.replace_substring(trimmed, form.group_char, "")
+    if form.decimal_char != ".":
+        trimmed = pc.replace_substring(trimmed, ".", "?")  # no longer a decimal mark
+        trimmed = pc.replace_substring(trimmed, form.decimal_char, ".")
+    if not form.bare_number:
+        found = pc.extract_regex(trimmed, _AROUND_NUMBER)
+        trimmed = pc.coalesce(found.field("number"), trimmed)
+    return trimmed
+
+
+def numbers(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The double nearest to each text, and which texts are numbers."""
+    readable = np.asarray(pc.match_substring_regex(texts, _NUMBER))
+    values = np.asarray(pc.if_else(pa.array(readable), texts, "0").cast(pa.float64()))
+    return values, readable & np.isfinite(values)
+
+
+def whole_numbers(texts: pa.StringArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Each text as a whole number (`7`, `007`, `+7`, `7.0`), and which texts are one."""
+    readable = np.asarray(pc.match_substring_regex(texts, _WHOLE))
+    digits = pc.if_else(pa.array(readable), texts, "0")
+    if pc.any(pc.match_substring_regex(digits, r"[+.]")).as_py():
+        digits = pc.replace_substring_regex(digits, r"^\+|\.0*$", "")
+    return np.asarray(digits.cast(pa.int64())), readable

@@ -1,0 +1,108 @@
+"""Where the columns of a file are, and what was found out about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.engine.rows import TableError, refuse
+from app.engine.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """Names by position; without a header they are only positions (`column 1`, ...).
+
+    `first_record` is the record, counted from 1, that holds the first data row. `decimal` is
+    the decimal mark of number fields that declare none.
+    """
+
+    names: tuple[str, ...]
+    has_header: bool = True
+    first_record: int = 1
+    decimal: str | None = None
+
+    def bind(self, schema: Schema) -> dict[str, int]:
+        """The position (from 0) of each field that is used, by the field's name.
+
+        A field is found by its `column` (counted from 1), else by its name, else, in a file
+        without a header, by its place in the dictionary. Raises `TableError`.
+        """
+        problems: list[TableError] = []
+        bound: dict[str, int] = {}
+        if not self.has_header:
+            self._check_width(schema)
+        used = [*schema.columns, *([] if schema.entity is None else [schema.entity])]
+        for place, field in enumerate(schema.fields):
+            if field not in used:
+                continue
+            try:
+                bound[field.name] = self._find(field.name, field.position, place)
+            except TableError as error:
+                problems.append(error)
+        if problems:
+            raise TableError([problem for error in problems for problem in error.problems])
+        return bound
+
+    def undeclared(self, schema: Schema) -> tuple[str, ...]:
+        """Columns of the file that no field of the dictionary reads."""
+        bound = set(self.bind(schema).values())
+        return tuple(name for i, name in enumerate(self.names) if i not in bound)
+
+    def _check_width(self, schema: Schema) -> None:
+        placed = all(field.position is not None for field in schema.fields)
+        if not placed and len(schema.fields) != len(self.names):
+            raise refuse(
+                f"the file has {len(self.names)} columns, the dictionary {len(schema.fields)}",
+                "without a header, describe every column in order, or give each its `column`",
+            )
+
+    def _find(self, name: str, position: int | None, place: int) -> int:
+        if position is not None:
+            if position > len(self.names):
+                raise refuse(
+                    f"the file has {len(self.names)} columns, not {position}",
+                    "correct the field's `column`",
+                    name,
+                )
+            return position - 1
+        if not self.has_header:
+            return place
+        return self._by_name(name)
+
+    def _by_name(self, name: str) -> int:
+        found = _places(self.names, name) or _places([x.strip() for x in self.names], name.strip())
+        if not found:
+            raise refuse(
+                "the file has no column of this name",
+                "correct the name, or give the field its `column`, counted from 1",
+                name,
+            )
+        if len(found) > 1:
+            raise refuse(
+                f"the file has {len(found)} columns of this name",
+                "give the field its `column`, counted from 1",
+                name,
+            )
+        return found[0]
+
+
+def _places(names: Sequence[str], name: str) -> list[int]:
+    return [place for place, other in enumerate(names) if other == name]
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What the custodian is told about a file; `rows` counts what has been read so far."""
+
+    format: str
+    compression: str | None
+    encoding: str | None
+    byte_order_mark: bool
+    delimiter: str | None
+    quote: str | None
+    newline: str | None
+    header_rows: int
+    columns: tuple[str, ...]
+    notes: tuple[str, ...]
+    rows: int

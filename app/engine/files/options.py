@@ -1,0 +1,112 @@
+"""How a file is to be read: what the custodian declares, and the server's limit."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, cast
+
+from app.engine.schema.problems import ProblemLog
+
+Format = Literal["csv", "tsv", "parquet", "jsonl"]
+Compression = Literal["gzip", "zstd", "none"]
+
+FORMATS: tuple[Format, ...] = ("csv", "tsv", "parquet", "jsonl")
+COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zstd", "none")
+MOST_HEADER_ROWS = 10
+MOST_SKIPPED_ROWS = 10_000
+DEFAULT_MOST_BYTES = 64 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What is None is found out from the file and reported.
+
+    `quote` is "" for a file without quoting. `header_rows` are joined into one name each;
+    0 (or `header` false) means that there are no names. `skip_rows` counts lines before them.
+    `decimal` is the decimal mark of number fields that declare none. Lines that start with
+    `comment` are passed over, before the others are counted.
+    `max_bytes` bounds the file after decompression; it is the server's, not on the wire.
+    """
+
+    format: Format | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    quote: str | None = None
+    header: bool = True
+    header_rows: int = 1
+    skip_rows: int = 0
+    compression: Compression | None = None
+    decimal: str | None = None
+    comment: str | None = None
+    max_bytes: int = DEFAULT_MOST_BYTES
+
+    @property
+    def rows_of_names(self) -> int:
+        """How many header rows the file has, 0 without a header."""
+        return self.header_rows if self.header else 0
+
+    @classmethod
+    def parse(cls, wire: Any, max_bytes: int = DEFAULT_MOST_BYTES) -> FileOptions:
+        """Reads the wire form; raises `SchemaError` with pointers below `/`."""
+        log = ProblemLog()
+        if not isinstance(wire, Mapping):
+            log.add("file options are an object", 'write {"format": "csv"}')
+            log.raise_if_any()
+        known = {field.name for field in fields(cls)} - {"max_bytes"}
+        for key in wire:
+            if key not in known:
+                log.add("unknown key", f"use one of {', '.join(sorted(known))}", str(key))
+        given = {key: value for key, value in wire.items() if value is not None and key in known}
+        _check_choices(given, log)
+        _check_marks(given, log)
+        _check_rows(given, log)
+        log.raise_if_any()
+        return cls(**given, max_bytes=max_bytes)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The wire form; what is left to be found out is left out."""
+        wire = asdict(self)
+        del wire["max_bytes"]
+        return {key: value for key, value in wire.items() if value is not None}
+
+
+def _check_choices(given: Mapping[str, Any], log: ProblemLog) -> None:
+    for key, choices in (("format", FORMATS), ("compression", COMPRESSIONS)):
+        if key in given and given[key] not in choices:
+            log.add("unknown choice", f"use one of {', '.join(choices)}", key)
+    encoding = given.get("encoding")
+    if encoding is not None and not (isinstance(encoding, str) and _is_text_encoding(encoding)):
+        log.add("unknown encoding", "use a name such as utf-8, latin-1 or cp1252", "encoding")
+    if not isinstance(given.get("header", True), bool):
+        log.add("`header` is true or false", "choose one", "header")
+
+
+def _is_text_encoding(name: str) -> bool:
+    try:
+        return bool(cast(Any, codecs.lookup(name))._is_text_encoding) and len(name) <= 40
+    except (LookupError, ValueError):
+        return False
+
+
+def _check_marks(given: Mapping[str, Any], log: ProblemLog) -> None:
+    for key in ("delimiter", "quote", "decimal", "comment"):
+        mark = given.get(key)
+        empty_quote = key == "quote" and mark == ""
+        if mark is None or empty_quote:
+            continue
+        if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n" or ord(mark) > 127:
+            log.add("expected a single ASCII character", 'such as ";"', key)
+    marks = [given[key] for key in ("delimiter", "quote", "comment") if given.get(key)]
+    if len(set(map(str, marks))) != len(marks):
+        log.add("delimiter, quote and comment differ", "choose different marks", "delimiter")
+
+
+def _check_rows(given: Mapping[str, Any], log: ProblemLog) -> None:
+    for key, most in (("header_rows", MOST_HEADER_ROWS), ("skip_rows", MOST_SKIPPED_ROWS)):
+        rows = given.get(key, 0)
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= most:
+            log.add(f"expected a whole number from 0 to {most}", "count the rows", key)
+    if given.get("header") is False and given.get("header_rows", 0) not in (0, None):
+        log.add("a file without a header has no header rows", "leave one out", "header_rows")
