@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -60,6 +61,9 @@ class JobContext:
         self._last: ProgressEvent | None = None
         self._events = 0
         self._written_at = float("-inf")
+        self._publishes_at: float | None = None
+        self.completed = False
+        self.publishing = False
         self._interruption: JobInterrupted | None = None
         self._on_interrupt: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -85,6 +89,30 @@ class JobContext:
         self.check_cancelled()
         return queue.fenced(self.database, self.claim)
 
+    @contextlib.contextmanager
+    def completing(self) -> Iterator[Session]:
+        """The last unit of work of a run that succeeds: what it publishes, and its end."""
+        self.await_publication()
+        with self.fenced() as session:
+            self.flush(session)
+            yield session
+            queue.finish(session, self.claim, "succeeded")
+        self.completed = True
+
+    def await_publication(self) -> None:
+        """Wait for the next multiple of `publish_interval_s`, where one is set.
+
+        The wait hides how long the work took; it does not count as work.
+        """
+        interval_s = self.settings.publish_interval_s
+        self.publishing = True
+        if not interval_s or self._publishes_at:
+            return
+        self._publishes_at = (time.time() // interval_s + 1) * interval_s
+        while (left_s := self._publishes_at - time.time()) > 0:
+            self.check_cancelled()
+            time.sleep(min(left_s, 0.1))
+
     def progress(self, fraction: float, stage: str) -> None:
         """Report how far the job is. `stage` is public: never made from rows."""
         self.check_cancelled()
@@ -94,9 +122,15 @@ class JobContext:
         self._last = event
         self._events += 1
         self._waiting.append(event)
-        if time.monotonic() - self._written_at >= PROGRESS_INTERVAL_S:
+        if self._may_show():
             with self.fenced() as session:
                 self.flush(session)
+
+    def _may_show(self) -> bool:
+        """Progress is throttled, and kept back altogether where durations are hidden."""
+        if self.settings.publish_interval_s:
+            return False
+        return time.monotonic() - self._written_at >= PROGRESS_INTERVAL_S
 
     def _forward(self, event: ProgressEvent) -> ProgressEvent:
         if self._last is None or event.fraction >= self._last.fraction:
@@ -111,6 +145,10 @@ class JobContext:
         queue.record_progress(session, self.claim, events[-1].fraction, events[-1].stage)
         self._record(session, self.subject_id, events)
         self._written_at = time.monotonic()
+
+    @property
+    def interruption(self) -> JobInterrupted | None:
+        return self._interruption
 
     def check_cancelled(self) -> None:
         """Raise the `JobInterrupted` that ended this run, if one did."""

@@ -145,7 +145,12 @@ def _next_in_turn() -> Select[JobRow]:
 def has_work(session: Session) -> bool:
     """Whether there is a job to claim, or a lease that has run out."""
     waiting = select(JobRow.id).where(JobRow.state == "queued").limit(1)
-    return session.scalar(waiting) is not None or session.scalar(_lost().limit(1)) is not None
+    return session.scalar(waiting) is not None or has_lost(session)
+
+
+def has_lost(session: Session) -> bool:
+    """Whether a lease has run out."""
+    return session.scalar(_lost().limit(1)) is not None
 
 
 def heartbeat(session: Session, claim: Claim, lease_s: float) -> None:

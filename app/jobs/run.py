@@ -1,0 +1,89 @@
+"""One run of one job: start, execute under watch, record how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from app.jobs import queue
+from app.jobs.context import JobContext
+from app.jobs.outcomes import Outcomes
+from app.jobs.queue import JobCancelled, JobInterrupted, LeaseLost
+from app.jobs.shutdown import Shutdown
+from app.jobs.watch import LimitExceeded, ShuttingDown, Watch
+from app.problems import Unavailable
+
+LONGEST_DETAIL = 20_000
+STUCK = 75
+"""Exit status of a worker whose run did not stop when it had to."""
+
+log = logging.getLogger("halftone.jobs")
+
+Execute = Callable[[JobContext], None]
+
+
+def run(context: JobContext, execute: Execute, outcomes: Outcomes, shutdown: Shutdown) -> None:
+    """Run a claimed job to its end; nothing that goes wrong in it is raised here.
+
+    A limit, an exception or the death of the synthesizer's process fails the job for good.
+    Only a lost lease, a store that cannot be reached and a shutdown let it run again.
+    """
+
+    def give_up(reason: JobInterrupted) -> NoReturn:
+        log.warning("job %s did not stop; leaving the process", context.job_id)
+        try:
+            _record_end(context, outcomes, reason)
+        finally:
+            os._exit(STUCK)
+
+    with Watch(context, shutdown, give_up):
+        try:
+            with context.fenced() as session:
+                outcomes.started(session, context.subject_id)
+            execute(context)
+            if not context.completed:
+                with context.completing():
+                    pass
+        except Exception as error:
+            _conclude(context, outcomes, context.interruption or error)
+
+
+def _conclude(context: JobContext, outcomes: Outcomes, cause: Exception) -> None:
+    try:
+        if not isinstance(cause, JobInterrupted | Unavailable):
+            context.await_publication()
+    except JobInterrupted as interruption:
+        cause = interruption
+    try:
+        _record_end(context, outcomes, cause)
+    except Unavailable:
+        log.warning("job %s: the store is busy; its end waits for the lease", context.job_id)
+
+
+def _record_end(context: JobContext, outcomes: Outcomes, cause: Exception) -> None:
+    """Store the end under the claim, or nothing at all if the claim has gone."""
+    log.info("job %s (%s) ended: %s", context.job_id, context.kind, type(cause).__name__)
+    if context.completed or isinstance(cause, LeaseLost | Unavailable):
+        return
+    with contextlib.suppress(LeaseLost), queue.ending(context.database, context.claim) as session:
+        claim, subject = context.claim, context.subject_id
+        context.flush(session)
+        if isinstance(cause, JobCancelled) or queue.is_cancelling(session, claim):
+            outcomes.cancelled(session, subject)
+            queue.finish(session, claim, "cancelled")
+        elif isinstance(cause, ShuttingDown):
+            queue.hand_back(session, claim)
+        else:
+            outcomes.failed(session, subject)
+            queue.finish(session, claim, "failed", _private_detail(cause))
+
+
+def _private_detail(cause: Exception) -> str:
+    """For the custodian: a limit in plain words, anything else with its trace."""
+    if isinstance(cause, LimitExceeded):
+        return str(cause)
+    return "".join(traceback.format_exception(cause))[-LONGEST_DETAIL:]

@@ -1,0 +1,153 @@
+"""A worker: a warm process that claims jobs and runs them, one at a time."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+from app import migrate
+from app.database import Database
+from app.jobs import liveness, queue
+from app.jobs.context import JobContext
+from app.jobs.outcomes import Outcomes, report_ends
+from app.jobs.queue import Claim
+from app.jobs.run import Execute, run
+from app.jobs.shutdown import Shutdown
+from app.problems import Unavailable
+from app.settings import Settings, get_settings
+
+IDLE_S = 0.05
+LOOK_ANYWAY_S = 1.0
+"""How often the queue is asked though the store has not changed: leases run out silently."""
+
+log = logging.getLogger("halftone.jobs")
+
+
+class Worker:
+    """Claims and runs jobs until a shutdown is requested."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        executors: Mapping[str, Execute],
+        outcomes: Mapping[str, Outcomes],
+        shutdown: Shutdown,
+    ) -> None:
+        self.name = liveness.own_name()
+        self._database = database
+        self._settings = settings
+        self._executors = executors
+        self._outcomes = outcomes
+        self._shutdown = shutdown
+        self._change = StoreChange(database)
+
+    def work(self) -> None:
+        """Run jobs as they come. Returns once a shutdown is requested and the last job ended."""
+        while not self._shutdown.requested:
+            claim = self.next_claim() if self._change.seen() else None
+            if claim is None:
+                self._shutdown.wait(IDLE_S)
+            else:
+                self.run(claim)
+                self._change.expect()
+
+    def run(self, claim: Claim) -> None:
+        outcomes = self._outcomes[claim.kind]
+        context = JobContext(self._database, self._settings, claim, outcomes.progressed)
+        run(context, self._executors[claim.kind], outcomes, self._shutdown)
+
+    def next_claim(self) -> Claim | None:
+        """Take the next job, after those of lost workers were queued again."""
+        try:
+            with self._database.read() as session:
+                if not queue.has_work(session):
+                    return None
+            with self._database.write() as session:
+                report_ends(session, queue.expire_lost(session), self._outcomes)
+                return queue.claim(session, self.name, self._settings.lease_s)
+        except Unavailable:
+            self._change.expect()
+            return None
+
+
+class StoreChange:
+    """Tells cheaply whether the store may have changed since the last look."""
+
+    def __init__(self, database: Database) -> None:
+        self._connection = sqlite3.connect(
+            f"{database.path.as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
+        self._version: int | None = None
+        self._look_at = 0.0
+
+    def seen(self) -> bool:
+        """Whether another connection committed since, or enough time has passed anyway."""
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version and time.monotonic() < self._look_at:
+            return False
+        self._version = version
+        self._look_at = time.monotonic() + LOOK_ANYWAY_S
+        return True
+
+    def expect(self) -> None:
+        """Look again at the next occasion, whatever the store says."""
+        self._look_at = 0.0
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def main(settings: Settings, *, supervised: bool = False) -> None:
+    """`halftone worker`: run jobs of the store until SIGTERM or SIGINT.
+
+    A supervised worker also stops when its standard input ends, as it does with its parent.
+    """
+    from app.jobs.child import ChildPool
+    from app.jobs.executors import executors
+    from app.jobs.housekeeping import Housekeeping
+    from app.jobs.subjects import OUTCOMES
+
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    shutdown = Shutdown(settings.drain_s)
+    _on_signals(lambda: shutdown.request())
+    if supervised:
+        _follow_parent(shutdown)
+    else:
+        migrate.to_head(settings.url)
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    with ChildPool() as children:
+        worker = Worker(database, settings, executors(children), OUTCOMES, shutdown)
+        if supervised:
+            worker.work()
+        else:
+            with Housekeeping(database, settings):
+                worker.work()
+    database.close()
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+
+
+def _follow_parent(shutdown: Shutdown) -> None:
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        shutdown.request(0)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(get_settings(), supervised="--supervised" in sys.argv[1:])
