@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Params, Problem
 
 LARGEST_SCALE = 2.0**40
-"""The kernel draws no noise of a larger scale."""
+"""The kernel draws no noise of a larger scale, in counts or steps of a clipped count."""
 
 
 class AllRows(Params):
@@ -40,7 +42,7 @@ class ClippedCounts(Params):
 
     rule: Literal["clipped"]
     norm: float = Field(
-        gt=0,
+        ge=1 / GRID,
         le=1e9,
         allow_inf_nan=False,
         description="The largest Euclidean norm of one unit's counts.",
@@ -53,34 +55,55 @@ class ClippedCounts(Params):
 ContributionForm = Annotated[AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")]
 
 
-def sensitivities(contribution: Contribution, unit: PrivacyUnit, cells: int) -> tuple[float, float]:
-    """(L1, L2) of one histogram when one unit is added or removed."""
-    most_rows = unit.max_rows if unit.kind == "entity" else 1
-    if contribution.rule == "rows":
-        return most_rows, most_rows
-    if contribution.limit is not None:
-        limit = min(contribution.limit, most_rows, cells)
-        return limit, math.sqrt(limit)
-    if contribution.norm is not None:
-        norm = min(contribution.norm, most_rows)
-        return min(most_rows, norm * math.sqrt(min(most_rows, cells))), norm
-    return 1, 1
-
-
 def expected_error(
     contribution: Contribution, unit: PrivacyUnit, cells: int, loss: PrivacyLoss
 ) -> float:
-    """Standard deviation of the noise in one cell of a histogram bought with `loss`."""
-    if loss.amount == 0:
+    """Standard deviation, in counts, of the noise in a cell of a histogram bought with `loss`."""
+    if loss.amount <= 0:
         return math.inf
-    l1, l2 = sensitivities(contribution, unit, cells)
+    moved = sensitivity(contribution, unit.max_rows, cells)
     if loss.kind == "pure":
-        return math.sqrt(2) * l1 / loss.value
-    return l2 / math.sqrt(2 * loss.value)
+        return math.sqrt(2) * moved.l1_counts / loss.value
+    return moved.l2_counts / math.sqrt(2 * loss.value)
 
 
-def contribution_problems(contribution: Contribution, loss: PrivacyLoss) -> tuple[Problem, ...]:
-    if contribution.rule == "clipped" and loss.kind == "pure":
+def expected_errors(
+    questions: Sequence[Count], shares: Sequence[float], unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[float, ...]:
+    """Standard deviations of the noise in a cell of each of `questions`, bought together.
+
+    Each question names the groupings of all its columns.
+    """
+    return tuple(
+        expected_error(question.contribution, unit, _cells(question), part)
+        for question, part in zip(questions, loss.split(shares), strict=True)
+    )
+
+
+def _cells(question: Count) -> int:
+    return math.prod(question.groupings[name].cells for name in question.columns)
+
+
+def expected_distance(error: float, loss: PrivacyLoss) -> float:
+    """The mean absolute noise of a cell whose noise has standard deviation `error`."""
+    return error * (math.sqrt(1 / 2) if loss.kind == "pure" else math.sqrt(2 / math.pi))
+
+
+def expected_score_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
+    """The scale, in rows, of the noise on one private selection that counts all rows."""
+    if loss.amount <= 0:
+        return math.inf
+    epsilon = loss.value if loss.kind == "pure" else math.sqrt(8 * loss.value)
+    return 2 * unit.max_rows / epsilon
+
+
+def contribution_problems(
+    contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[Problem, ...]:
+    """What the kernel would refuse about a rule."""
+    if contribution.rule != "clipped":
+        return ()
+    if loss.kind == "pure":
         return (
             Problem(
                 "/params/contribution/rule",
@@ -88,17 +111,26 @@ def contribution_problems(contribution: Contribution, loss: PrivacyLoss) -> tupl
                 "choose `rows` or `distinct`, or ask for a guarantee with a delta",
             ),
         )
+    if unit.max_rows >= LARGEST_CLIPPED:
+        return (
+            Problem(
+                "/params/contribution/rule",
+                f"`clipped` is for units of fewer than {LARGEST_CLIPPED} rows",
+                "choose `rows` or `distinct`",
+            ),
+        )
     return ()
 
 
-def noise_problems(error: float) -> tuple[Problem, ...]:
-    """The noise of the finest question would pass the kernel's largest scale."""
-    if error <= LARGEST_SCALE:
+def noise_problems(errors: Sequence[float], contribution: Contribution) -> tuple[Problem, ...]:
+    """Noise of these standard deviations would pass the largest scale the kernel draws."""
+    steps = GRID if contribution.rule == "clipped" else 1
+    if max(errors) * steps <= LARGEST_SCALE:
         return ()
     return (
         Problem(
             "/guarantee",
             "the noise would pass the largest scale that can be drawn",
-            "ask for a larger guarantee or measure fewer columns",
+            "ask for a larger guarantee, or measure fewer columns",
         ),
     )

@@ -1,20 +1,31 @@
-"""How much memory a run will take, from public facts."""
+"""How much a run will count and hold, from public facts."""
 
 from __future__ import annotations
 
 from app.engine.synthesizers.base import Limits, Problem
 
+MOST_QUESTION_CELLS = 2**27
+"""The kernel counts no more cells in one question."""
+
+_CELLS_AT_ONCE = 2**25
+"""The kernel holds no more exact cells at once, and keeps as many for later questions."""
+
 _COPIES_OF_A_COLUMN = 3
 """Sampled cells, their stored codes, and the copy through the pipe."""
 
-PROCESS_BYTES = 150 * 2**20
+_PROCESS_BYTES = 150 * 2**20
 """An interpreter with numpy and this package."""
+
+
+def counting_bytes(cells: int) -> int:
+    """Memory of the kernel for a question over `cells` cells."""
+    return 2 * 8 * min(cells, _CELLS_AT_ONCE)
 
 
 def table_bytes(columns: int, limits: Limits) -> int:
     """Memory of the first sample: `columns` and the entity numbers, 8 bytes a value."""
     rows = limits.max_total_rows if limits.rows is None else limits.rows
-    return PROCESS_BYTES + rows * 8 * (columns + 1 + _COPIES_OF_A_COLUMN)
+    return _PROCESS_BYTES + rows * 8 * (columns + 1 + _COPIES_OF_A_COLUMN)
 
 
 def memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
@@ -28,3 +39,10 @@ def memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
             "choose fewer columns, coarser `bins`, or ask for fewer rows",
         ),
     )
+
+
+def question_problems(cells: int, pointer: str, remedy: str) -> tuple[Problem, ...]:
+    if cells <= MOST_QUESTION_CELLS:
+        return ()
+    message = f"{cells} cells would be counted at once; {MOST_QUESTION_CELLS} are the most"
+    return (Problem(pointer, message, remedy),)

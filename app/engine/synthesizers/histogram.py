@@ -34,7 +34,7 @@ from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
     contribution_problems,
-    expected_error,
+    expected_errors,
     noise_problems,
 )
 from app.engine.synthesizers.forecast import memory_problems, table_bytes
@@ -130,19 +130,11 @@ class Histogram:
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
-        problems += contribution_problems(contribution, loss) + _cell_problems(axes)
-        error, *size_errors = (
-            expected_error(question.contribution, unit, cells, part)
-            for question, cells, part in zip(
-                _questions(axes, contribution, unit),
-                (axes.cells, 1, 1),
-                loss.split(_shares(unit)),
-                strict=False,
-            )
-        )
+        problems += contribution_problems(contribution, unit, loss) + _cell_problems(axes)
+        errors = expected_errors(_questions(axes, contribution, unit), _shares(unit), unit, loss)
         memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        problems += noise_problems(max(error, *size_errors)) + memory_problems(memory, limits)
-        return Preflight(axes.cells, memory, error, problems)
+        problems += noise_problems(errors, contribution) + memory_problems(memory, limits)
+        return Preflight(axes.cells, memory, errors[0], problems)
 
     def fit(
         self,

@@ -23,6 +23,8 @@ DISTRIBUTION = "halftone"
 
 _BUILT_IN = {
     "histogram": "app.engine.synthesizers.histogram:Histogram",
+    "independent": "app.engine.synthesizers.independent:Independent",
+    "mst": "app.engine.synthesizers.mst:Mst",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 

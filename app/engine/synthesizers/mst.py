@@ -1,0 +1,342 @@
+"""`mst`: noisy marginals along a privately chosen spanning tree of the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.engine.inference.tree import Forest, NoisyMarginal, TreeModel, fit_tree
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import one_way
+from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
+from app.engine.synthesizers.archive import weights as stored_weights
+from app.engine.synthesizers.axes import Axes, Bins, choose_axes
+from app.engine.synthesizers.base import (
+    Limits,
+    Params,
+    Preflight,
+    Progress,
+    PublicFacts,
+    PublicTable,
+    Session,
+    Table,
+)
+from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.contribution import (
+    AllRows,
+    ContributionForm,
+    contribution_problems,
+    expected_distance,
+    expected_error,
+    expected_errors,
+    expected_score_error,
+    noise_problems,
+)
+from app.engine.synthesizers.forecast import (
+    counting_bytes,
+    memory_problems,
+    question_problems,
+    table_bytes,
+)
+from app.engine.synthesizers.size import Size
+from app.engine.synthesizers.spanning import Pair, choose_tree
+
+_BYTES_PER_CELL = 160
+"""Counts and their copy through the pipe, then about a dozen vectors of the descent."""
+
+
+class Shares(Params):
+    """How the budget is divided; only the proportions matter."""
+
+    one_way: float = Field(1.0, gt=0, le=1e6, description="One-way histograms, and the size.")
+    selection: float = Field(1.0, gt=0, le=1e6, description="Choosing the tree.")
+    two_way: float = Field(1.0, gt=0, le=1e6, description="Histograms of the tree's edges.")
+
+
+class MstParams(Params):
+    columns: tuple[str, ...] | None = Field(
+        None, description="Columns of the synthetic table; all columns if omitted."
+    )
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+    shares: Shares = Field(default_factory=Shares, description="How the budget is divided.")
+    rare_below: float = Field(
+        3.0,
+        ge=0,
+        le=1000,
+        description="Cells below this many standard errors are merged before pairs are counted.",
+    )
+    most_pair_cells: int = Field(
+        1_000_000,
+        ge=4,
+        le=20_000_000,
+        description="Pairs with more cells than this after merging are not measured.",
+    )
+    contribution: ContributionForm = Field(
+        default_factory=AllRows,
+        description="How much one privacy unit counts in each histogram. "
+        "The choice of the tree always counts rows.",
+    )
+
+
+@dataclass(frozen=True)
+class MstModel:
+    """A tree over merged cells, and how each column is restored to its own cells."""
+
+    axes: Axes
+    compressions: tuple[Compression, ...]
+    tree: TreeModel
+    size: Size
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        rows = self.size.rows if rows is None else rows
+        cells = self.tree.sample(rows, rng)
+        codes = {
+            name: grouping.expand(compression.restore(cells[name], rng), rng)
+            for (name, grouping), compression in zip(
+                self.axes.groupings.items(), self.compressions, strict=True
+            )
+        }
+        return Table(codes, rows, self.size.deal(rows, rng))
+
+    def dump(self) -> bytes:
+        header = {
+            "model": "mst",
+            "axes": self.axes.to_json(),
+            "edges": [list(edge) for edge in self.tree.forest.edges],
+            "size": self.size.to_json(),
+        }
+        arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {"shares": self.tree.shares}
+        for i, compression in enumerate(self.compressions):
+            arrays[f"rare{i}"] = compression.rare
+            arrays[f"rare_shares{i}"] = compression.rare_shares
+        return pack(header, arrays)
+
+
+class Mst:
+    name = "mst"
+    title = "Maximum spanning tree of noisy two-way marginals"
+    reference = "McKenna, Miklau and Sheldon (2021), Winning the NIST Contest"
+    version = "1"
+    Params = MstParams
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: MstParams,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,  # noqa: ARG002
+        limits: Limits,
+    ) -> Preflight:
+        axes, problems = choose_axes(schema, params.columns, params.bins)
+        contribution = params.contribution.contribution()
+        pair_cells = _pair_cells(axes, params.most_pair_cells)
+        cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
+        memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
+        memory += counting_bytes(sum(pair_cells))
+        problems += contribution_problems(contribution, unit, loss)
+        problems += memory_problems(memory, limits) + question_problems(
+            max(sum(pair_cells), sum(axes.shape)),
+            "/params/most_pair_cells",
+            "lower it, choose fewer columns, or coarser `bins`",
+        )
+        if not axes.names:
+            return Preflight(0, memory, 0.0, problems)
+        errors = _errors(
+            axes,
+            contribution,
+            unit,
+            _losses(loss, params, len(axes.names)),
+            params.most_pair_cells,
+        )
+        problems += noise_problems(errors, contribution)
+        return Preflight(cells, memory, errors[0], problems)
+
+    def fit(
+        self,
+        session: Session,
+        params: MstParams,
+        public: PublicTable | None,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        progress: Progress,
+    ) -> MstModel:
+        axes, _ = choose_axes(session.schema, params.columns, params.bins)
+        contribution = params.contribution.contribution()
+        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        losses = _losses(whole, params, len(axes.names))
+        progress(0.02, "counting columns")
+        columns = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
+        compressions = tuple(
+            Compression.of(answer, params.rare_below) for answer in columns.answers
+        )
+        merged = _merged_axes(axes, compressions)
+        progress(0.2, "choosing the tree")
+        edges = choose_tree(
+            session,
+            merged,
+            _references(axes, compressions, columns),
+            losses.selection,
+            most_cells=params.most_pair_cells,
+            noise_per_cell=expected_distance(
+                losses.edge_error(contribution, session.unit, params.most_pair_cells), whole
+            ),
+        )
+        progress(0.6, "counting pairs")
+        pairs = _measure_pairs(session, merged, edges, contribution)
+        progress(0.75, "fitting the tree")
+        marginals = [
+            _merged_marginal(answer, compression, columns.size)
+            for answer, compression in zip(columns.answers, compressions, strict=True)
+        ] + [_marginal(answer, columns.size) for answer in pairs]
+        forest = Forest.spanning(dict(zip(merged.names, merged.shape, strict=True)), edges)
+        tree = fit_tree(forest, marginals, columns.size.rows)
+        return MstModel(axes, compressions, tree, columns.size)
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> MstModel:
+        header, arrays = unpack(data)
+        axes = Axes.from_json(header.get("axes"), schema)
+        compressions = tuple(
+            _stored_compression(arrays, i, cells) for i, cells in enumerate(axes.shape)
+        )
+        shape = {
+            name: compression.merged_cells
+            for name, compression in zip(axes.names, compressions, strict=True)
+        }
+        forest = _stored_forest(shape, header.get("edges"))
+        shares = stored_weights(arrays, "shares", (forest.length,))
+        size = Size.from_json(header.get("size"), unit)
+        return MstModel(axes, compressions, TreeModel(forest, shares), size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """Parts of the budget; no step that is not taken is paid for."""
+
+    one_way: PrivacyLoss
+    selection: PrivacyLoss
+    two_way: PrivacyLoss
+    edges: int
+
+    def edge_error(self, contribution: Contribution, unit: PrivacyUnit, cells: int) -> float:
+        """Standard deviation of the noise in a cell of a measured pair of `cells` cells."""
+        return expected_error(contribution, unit, cells, _of_each(self.two_way, self.edges))
+
+    def choice_error(self, unit: PrivacyUnit) -> float:
+        return expected_score_error(unit, _of_each(self.selection, self.edges))
+
+
+def _losses(loss: PrivacyLoss, params: MstParams, columns: int) -> _Losses:
+    weights = params.shares
+    parts = loss.split(
+        (
+            weights.one_way,
+            weights.selection if columns > 2 else 0.0,
+            weights.two_way if columns > 1 else 0.0,
+        )
+    )
+    return _Losses(parts[0], parts[1], parts[2], edges=max(1, columns - 1))
+
+
+def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
+    return loss.split([1.0] * parts)[0]
+
+
+def _pair_cells(axes: Axes, most: int) -> list[int]:
+    """The most cells that each pair can have, the largest first."""
+    return sorted((min(a * b, most) for a, b in combinations(axes.shape, 2)), reverse=True)
+
+
+def _errors(
+    axes: Axes, contribution: Contribution, unit: PrivacyUnit, losses: _Losses, most_cells: int
+) -> tuple[float, ...]:
+    """Noise in a cell of the finest marginals, then of every other question."""
+    errors = expected_errors(
+        one_way.questions(axes, contribution, unit),
+        one_way.shares(axes, unit),
+        unit,
+        losses.one_way,
+    )
+    if len(axes.names) > 1:
+        errors = (losses.edge_error(contribution, unit, most_cells), *errors)
+    if len(axes.names) > 2:
+        errors = (*errors, losses.choice_error(unit))
+    return errors
+
+
+def _merged_axes(axes: Axes, compressions: Sequence[Compression]) -> Axes:
+    return Axes(
+        {
+            name: compression.grouping(grouping)
+            for (name, grouping), compression in zip(
+                axes.groupings.items(), compressions, strict=True
+            )
+        }
+    )
+
+
+def _references(
+    axes: Axes, compressions: Sequence[Compression], columns: one_way.OneWays
+) -> dict[str, NDArray[np.float64]]:
+    """Noisy counts of each column's merged cells, all with the noisy number of rows."""
+    return {
+        name: columns.size.rows * compression.add_up(shares)
+        for name, compression, shares in zip(
+            axes.names, compressions, columns.shares(), strict=True
+        )
+    }
+
+
+def _measure_pairs(
+    session: Session, axes: Axes, pairs: Sequence[Pair], contribution: Contribution
+) -> tuple[Measurement, ...]:
+    """Noisy histograms of the pairs, for all that is left of the allowance."""
+    if not pairs:
+        return ()
+    questions = [
+        Count(pair, {name: axes.groupings[name] for name in pair}, contribution) for pair in pairs
+    ]
+    left = session.remaining
+    return session.count(questions, PrivacyLoss(left.kind, left.amount))
+
+
+def _marginal(answer: Measurement, size: Size) -> NoisyMarginal:
+    """A measurement in rows: rules that do not count all rows are scaled to the noisy rows."""
+    values = answer.values.astype(np.float64)
+    factor = 1.0
+    if answer.count.contribution.rule != "rows":
+        factor = size.rows / max(float(values.sum()), 1.0)
+    variance = np.float64(max(answer.variance * factor**2, 1e-12))
+    return NoisyMarginal(answer.columns, values * factor, np.full(answer.shape, variance))
+
+
+def _merged_marginal(answer: Measurement, compression: Compression, size: Size) -> NoisyMarginal:
+    """The one-way measurement over merged cells; variances add up within a cell."""
+    own = _marginal(answer, size)
+    return NoisyMarginal(own.axes, compression.add_up(own.values), compression.add_up(own.variance))
+
+
+def _stored_compression(
+    arrays: dict[str, NDArray[np.generic]], position: int, cells: int
+) -> Compression:
+    rare = arrays.get(f"rare{position}")
+    if rare is None or rare.dtype != np.int64 or rare.ndim != 1:
+        raise ModelFormatError("the stored model merges impossible cells")
+    shares = stored_weights(arrays, f"rare_shares{position}", rare.shape)
+    return Compression.stored(cells, rare.astype(np.int64), shares)
+
+
+def _stored_forest(shape: dict[str, int], edges: object) -> Forest:
+    try:
+        pairs = [(str(first), str(second)) for first, second in edges]  # type: ignore[attr-defined]
+        return Forest.spanning(shape, pairs)
+    except (TypeError, ValueError) as error:
+        raise ModelFormatError("the stored model has no valid tree") from error

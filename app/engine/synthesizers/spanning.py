@@ -1,0 +1,71 @@
+"""A maximum spanning tree of columns, chosen edge by edge with private selections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.base import Session
+
+Pair = tuple[str, str]
+
+
+def choose_tree(
+    session: Session,
+    axes: Axes,
+    references: Mapping[str, NDArray[np.float64]],
+    loss: PrivacyLoss,
+    *,
+    most_cells: int,
+    noise_per_cell: float,
+) -> tuple[Pair, ...]:
+    """Pairs of columns that form a tree, strongest associations first.
+
+    Kruskal's algorithm with a noisy maximum in each round, among the pairs that join two
+    components. A pair's score is how far (L1, in counts) its histogram is from the product
+    of `references`, the noisy one-way counts with one common total, less the distance that
+    the noise of measuring it is expected to add, `noise_per_cell` times its cells (McKenna,
+    Mullins, Sheldon and Miklau 2022). The loss is divided equally among the d - 1 rounds.
+    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest.
+    """
+    open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
+    candidates = {
+        pair: Candidate(
+            Count(pair, {name: axes.groupings[name] for name in pair}),
+            (references[pair[0]], _as_shares(references[pair[1]])),
+            bias=-noise_per_cell * _cells(axes, pair),
+        )
+        for pair in open_pairs
+    }
+    component = {name: name for name in axes.names}
+    chosen: list[Pair] = []
+    for round_loss in loss.split([1.0] * max(1, len(axes.names) - 1)):
+        open_pairs = [pair for pair in open_pairs if component[pair[0]] != component[pair[1]]]
+        if not open_pairs:
+            break
+        pair = _strongest(session, [candidates[pair] for pair in open_pairs], round_loss)
+        chosen.append(pair)
+        joined, kept = component[pair[1]], component[pair[0]]
+        component = {name: kept if own == joined else own for name, own in component.items()}
+    return tuple(chosen)
+
+
+def _strongest(session: Session, candidates: list[Candidate], loss: PrivacyLoss) -> Pair:
+    winner = 0 if len(candidates) == 1 else session.select(candidates, loss)[0]
+    first, second = candidates[winner].count.columns
+    return first, second
+
+
+def _as_shares(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = counts.sum()
+    return counts / total if total > 0 else counts
+
+
+def _cells(axes: Axes, pair: Pair) -> int:
+    return axes.groupings[pair[0]].cells * axes.groupings[pair[1]].cells
