@@ -23,7 +23,6 @@ from app.engine.privacy.bounding import Bounded, bound_rows
 from app.engine.privacy.contributions import Histogram, counted_codes, exact_histograms
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.noise import (
-    Noise,
     ScaleTooLarge,
     add_noise,
     count_scale,
@@ -37,6 +36,7 @@ from app.engine.privacy.queries import (
     Count,
     KernelFailure,
     Measurement,
+    Noise,
     QuestionRefused,
 )
 from app.engine.privacy.questions import (

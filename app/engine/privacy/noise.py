@@ -24,10 +24,9 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Noise
 
 dp.enable_features("contrib")
-
-Noise = Literal["gaussian", "laplace"]
 
 LARGEST_SCALE = 2.0**40
 _DRAWS_AT_ONCE = 2**16

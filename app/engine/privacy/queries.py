@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from app.engine.grouping import Grouping
 
 Rule = Literal["rows", "distinct", "one", "clipped"]
+Noise = Literal["gaussian", "laplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Measurement:
 
     count: Count
     values: NDArray[np.int64]
-    noise: Literal["gaussian", "laplace"]
+    noise: Noise
     scale: float
     standard_error: float
     l1_sensitivity: float
@@ -117,12 +118,3 @@ class KernelFailure(SessionError):
 
     def __init__(self) -> None:
         super().__init__("the kernel could not answer; the session has ended")
-
-
-def canonical(value: Any) -> Any:
-    """Plain JSON for hashing a question: tuples to lists, arrays to nested lists."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [canonical(item) for item in value]
-    return value

@@ -15,6 +15,7 @@ from app.engine.privacy.queries import Candidate, Count, Measurement, QuestionRe
 from app.engine.synthesizers.base import Table
 
 MOST_QUERIES = 2**16
+Mechanism = Literal["gumbel", "permute-and-flip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Selected:
     candidate. `gumbel` is the exponential mechanism, `permute-and-flip` its pure form."""
 
     winners: tuple[int, ...]
-    mechanism: Literal["gumbel", "permute-and-flip"]
+    mechanism: Mechanism
     scale: float
     sensitivity: float
 

@@ -1,0 +1,391 @@
+"""Both ends of the pipe: a synthesizer's session in its child, and the worker that serves it.
+
+Neither end imports the kernel: the child must not be able to reach it, and the worker is
+handed one. The conversation is
+
+    worker: open        schema, unit, allowance, and the task (params, seed, public table)
+    child:  a question  ->  worker: the answer, or `refused`
+    child:  progress    (no answer)
+    child:  result | failure, and the end
+
+An answer leaves only after the journal has committed it. A question number that the journal
+has already is answered from there, without noise, if it is the same question; otherwise
+the session ends. Refusals are not journaled: they are functions of the question, the schema
+and the charges so far, all public and all the same on a replay, so a refused question can
+be asked on a replay, or left out, without anything being learned.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.journal import Journal, JournalEntry
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.messages import (
+    decode_answer,
+    decode_question,
+    encode_answer,
+    loss_from_json,
+    loss_to_json,
+    pack_question,
+    question_digest,
+)
+from app.engine.privacy.queries import (
+    BudgetExhausted,
+    Candidate,
+    Count,
+    Measurement,
+    QuestionRefused,
+)
+from app.engine.privacy.questions import (
+    Answer,
+    Counted,
+    CountQuestion,
+    HandedOver,
+    Question,
+    Selected,
+    SelectQuestion,
+    TrustedQuestion,
+)
+from app.engine.privacy.wire import (
+    MOST_BYTES_FROM_CHILD,
+    MOST_BYTES_TO_CHILD,
+    Channel,
+    ChannelClosed,
+    Frame,
+    FrameError,
+    pack,
+)
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import Table
+
+MOST_QUESTIONS = 100_000
+"""Questions of one session, refused ones included."""
+MOST_PROGRESS = 10_000
+LONGEST_STAGE = 64
+_LONGEST_DETAIL = 4096
+_STAGE = re.compile(rf"[A-Za-z0-9 ,.:()/_-]{{0,{LONGEST_STAGE}}}", re.ASCII)
+
+
+class SessionEnded(Exception):
+    """A session ended without a result. The text is fixed, whatever the rows."""
+
+
+class ReplayDiverged(SessionEnded):
+    """A run that was started again did not ask what it had asked before."""
+
+
+class ProtocolBroken(SessionEnded):
+    """The child sent what is no question, or too much."""
+
+
+class ChildFailed(SessionEnded):
+    """The synthesizer gave up, or its process went away.
+
+    `detail` is what it said, for the custodian alone: a trusted synthesizer has seen rows.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a session starts with: public facts, and the job's own `task` and arrays."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    allowance: PrivacyLoss
+    task: Mapping[str, Any] = field(default_factory=dict)
+    arrays: tuple[NDArray[Any], ...] = ()
+
+    def to_frame(self) -> Frame:
+        return Frame(
+            {
+                "type": "open",
+                "schema": self.schema.to_wire(),
+                "unit": self.unit.to_wire(),
+                "allowance": loss_to_json(self.allowance),
+                "task": dict(self.task),
+            },
+            self.arrays,
+        )
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> Opening:
+        header = frame.header
+        if header.get("type") != "open":
+            raise FrameError("a session begins with its opening")
+        return cls(
+            Schema.parse(header["schema"]),
+            PrivacyUnit.parse(header["unit"]),
+            loss_from_json(header["allowance"]),
+            header["task"],
+            frame.arrays,
+        )
+
+
+class RemoteSession:
+    """A synthesizer's end: the `Session` protocol over a connected socket.
+
+    Raises `BudgetExhausted` and `QuestionRefused` as the in-process form does, and
+    `FrameError` when the worker has gone.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(connection, MOST_BYTES_TO_CHILD)
+        self._opening = Opening.from_frame(self._channel.receive())
+        self._remaining = self._opening.allowance
+        self._reported: tuple[float, str] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self._opening.schema
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return self._opening.unit
+
+    @property
+    def allowance(self) -> PrivacyLoss:
+        return self._opening.allowance
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The allowance less what was charged, all of it public."""
+        return self._remaining
+
+    @property
+    def task(self) -> Mapping[str, Any]:
+        """What the worker asked to be done (JSON)."""
+        return self._opening.task
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Public arrays that came with the task."""
+        return self._opening.arrays
+
+    def count(
+        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
+    ) -> tuple[Measurement, ...]:
+        """Noisy histograms; see `Session.count`."""
+        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
+        answer = self._ask(question)
+        assert isinstance(answer, Counted)
+        return answer.measurements
+
+    def select(
+        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
+    ) -> tuple[int, ...]:
+        """Winners of a private selection; see `Session.select`."""
+        answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
+        assert isinstance(answer, Selected)
+        return answer.winners
+
+    def trusted_call(self, loss: PrivacyLoss) -> Table:
+        """The bounded table, where the admin has declared the synthesizer."""
+        answer = self._ask(TrustedQuestion(loss))
+        assert isinstance(answer, HandedOver)
+        return answer.table
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Tells how far the run is; steps of less than 0.1 % within a stage are left out."""
+        report = (round(min(max(fraction, 0.0), 1.0), 3), _plain_stage(stage))
+        if report != self._reported:
+            self._reported = report
+            self._channel.send(
+                Frame({"type": "progress", "fraction": report[0], "stage": report[1]})
+            )
+
+    def finish(self, model: bytes) -> None:
+        """Hands in the fitted model, which ends the session."""
+        self._channel.send(Frame({"type": "result"}, (np.frombuffer(model, dtype=np.uint8),)))
+
+    def fail(self, detail: str) -> None:
+        """Gives up. `detail` is shown to the custodian alone."""
+        self._channel.send(Frame({"type": "failure", "detail": detail[:_LONGEST_DETAIL]}))
+
+    def _ask(self, question: Question) -> Answer:
+        self._channel.send_packed(pack_question(question))
+        frame = self._channel.receive()
+        if frame.header.get("type") == "refused":
+            raise _refusal(frame.header)
+        answer = decode_answer(question, frame)
+        self._remaining = self._remaining - question.loss
+        return answer
+
+
+def _refusal(header: Mapping[str, Any]) -> BudgetExhausted | QuestionRefused:
+    kind = BudgetExhausted if header.get("reason") == "budget" else QuestionRefused
+    return kind(str(header.get("message")))
+
+
+def _plain_stage(stage: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 ,.:()/_-]", "_", stage)[:LONGEST_STAGE]
+
+
+class Admission(Protocol):
+    """A question that was admitted, with its cost."""
+
+    @property
+    def loss(self) -> PrivacyLoss: ...
+
+
+A = TypeVar("A", bound=Admission)
+
+
+class Answering(Protocol[A]):
+    """What the server needs of a kernel."""
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def unit(self) -> PrivacyUnit: ...
+    @property
+    def allowance(self) -> PrivacyLoss: ...
+
+    def admit(self, question: Question) -> A: ...
+    def answer(self, admitted: A) -> Answer: ...
+    def recount(self, loss: PrivacyLoss) -> None: ...
+
+
+class ProgressListener(Protocol):
+    """Receives a fraction in [0, 1] and a stage of plain ASCII, at most 64 characters."""
+
+    def __call__(self, fraction: float, stage: str) -> None: ...
+
+
+class SessionServer(Generic[A]):
+    """The worker's end: answers one child until it hands in its model.
+
+    `run` returns the model's bytes. It raises `SessionEnded` (the child's doing),
+    `KernelFailure`, or whatever the journal or the listener raise, such as a lost lease.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        kernel: Answering[A],
+        journal: Journal,
+        on_progress: ProgressListener,
+        *,
+        task: Mapping[str, Any] | None = None,
+        arrays: Sequence[NDArray[Any]] = (),
+        most_bytes: int = MOST_BYTES_FROM_CHILD,
+    ) -> None:
+        self._channel = Channel(connection, most_bytes)
+        self._kernel = kernel
+        self._journal = journal
+        self._recorded = tuple(journal.entries())
+        self._on_progress = on_progress
+        self._opening = Opening(
+            kernel.schema, kernel.unit, kernel.allowance, task or {}, tuple(arrays)
+        )
+        self._charged = 0
+        self._asked = 0
+        self._reports = 0
+
+    def run(self) -> bytes:
+        """Serves the child to its end and returns the model it handed in."""
+        try:
+            self._channel.send(self._opening.to_frame())
+            return self._serve()
+        except FrameError as error:
+            raise _ended(error) from None
+
+    def _serve(self) -> bytes:
+        while True:
+            frame = self._channel.receive()
+            match frame.header.get("type"):
+                case "result":
+                    return _model(frame)
+                case "failure":
+                    raise ChildFailed("the synthesizer gave up", _detail(frame))
+                case "progress":
+                    self._report(frame)
+                case _:
+                    self._channel.send_packed(self._reply(frame))
+
+    def _reply(self, frame: Frame) -> bytes:
+        self._asked += 1
+        if self._asked > MOST_QUESTIONS:
+            raise ProtocolBroken("the synthesizer asked too many questions")
+        try:
+            question = decode_question(frame)
+            admitted = self._kernel.admit(question)
+        except BudgetExhausted as refusal:
+            return _refused("budget", refusal)
+        except QuestionRefused as refusal:
+            return _refused("question", refusal)
+        return self._answer(question, admitted)
+
+    def _answer(self, question: Question, admitted: A) -> bytes:
+        packed = pack_question(question)
+        digest = question_digest(packed)
+        number = self._charged
+        if number < len(self._recorded):
+            answer = self._replayed(self._recorded[number], digest)
+        else:
+            answer = pack(encode_answer(self._kernel.answer(admitted)))
+            kept = b"" if isinstance(question, TrustedQuestion) else answer
+            self._journal.append(JournalEntry(number, digest, packed, kept, admitted.loss))
+        self._charged += 1
+        return answer
+
+    def _replayed(self, entry: JournalEntry, digest: str) -> bytes:
+        if entry.number != self._charged or entry.question_hash != digest:
+            raise ReplayDiverged("the run that was started again asked another question")
+        if not entry.answer:
+            # What a trusted synthesizer draws by itself cannot be drawn twice for one charge.
+            raise ReplayDiverged("a trusted call cannot be repeated")
+        self._kernel.recount(entry.loss)
+        return entry.answer
+
+    def _report(self, frame: Frame) -> None:
+        self._reports += 1
+        if self._reports > MOST_PROGRESS:
+            raise ProtocolBroken("the synthesizer reported progress too often")
+        self._on_progress(*_progress(frame))
+
+
+def _ended(error: FrameError) -> SessionEnded:
+    if isinstance(error, ChannelClosed):
+        return ChildFailed("the synthesizer's process has gone")
+    return ProtocolBroken("the synthesizer sent what is no question")
+
+
+def _progress(frame: Frame) -> tuple[float, str]:
+    if set(frame.header) != {"type", "fraction", "stage"} or frame.arrays:
+        raise FrameError("this is no progress")
+    fraction, stage = frame.header["fraction"], frame.header["stage"]
+    if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
+        raise FrameError("a fraction lies between 0 and 1")
+    if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
+        raise FrameError("a stage is a short plain text")
+    return float(fraction), stage
+
+
+def _model(frame: Frame) -> bytes:
+    if set(frame.header) != {"type"} or len(frame.arrays) != 1:
+        raise FrameError("this is no result")
+    (model,) = frame.arrays
+    if model.dtype != np.uint8 or model.ndim != 1:
+        raise FrameError("this is no result")
+    return model.tobytes()
+
+
+def _detail(frame: Frame) -> str:
+    detail = frame.header.get("detail")
+    return detail[:_LONGEST_DETAIL] if isinstance(detail, str) else ""
+
+
+def _refused(reason: str, refusal: Exception) -> bytes:
+    return pack(Frame({"type": "refused", "reason": reason, "message": str(refusal)}))
