@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, String, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    String,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.database import Base, UtcTime
@@ -46,7 +54,10 @@ class AccountRow(Base):
     highest_primary: Mapped[int] = mapped_column(BigInteger)
     """Highest cap there ever was: the guarantee after a raise is that of this cap."""
     highest_delta: Mapped[int] = mapped_column(BigInteger)
-    version: Mapped[int] = mapped_column(default=1)
+    entries: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Length of its chain: entries cut off the end are missed, whatever they add up to."""
+    suspended: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its ledger did not add up when it was last verified: nothing more is admitted."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
 
     __table_args__ = (
@@ -66,12 +77,17 @@ class LedgerRow(Base):
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[str] = mapped_column(String(16))
-    """opened | charge | refund | budget"""
+    """opened | joined | charge | refund | budget"""
     dataset_id: Mapped[str] = mapped_column(String(32))
     release_id: Mapped[str | None] = mapped_column(String(32))
     principal_id: Mapped[str] = mapped_column(String(32))
     primary: Mapped[int] = mapped_column(BigInteger)
     delta: Mapped[int] = mapped_column(BigInteger)
+    spent_primary: Mapped[int] = mapped_column(BigInteger)
+    """What the account had spent once this entry was made."""
+    spent_delta: Mapped[int] = mapped_column(BigInteger)
+    grant_id: Mapped[str | None] = mapped_column(String(32))
+    """The grant that was charged, or given back to, besides the account."""
     detail: Mapped[dict[str, Any]] = mapped_column(JSON)
     """Public facts: the guarantee asked for, the synthesizer, caps, a reason."""
     at: Mapped[datetime] = mapped_column(UtcTime)
@@ -79,6 +95,6 @@ class LedgerRow(Base):
     hash: Mapped[str] = mapped_column(String(64), unique=True)
 
     __table_args__ = (
-        *amount_checks("primary", "delta"),
+        *amount_checks("primary", "delta", "spent_primary", "spent_delta"),
         UniqueConstraint("release_id", "kind"),
     )

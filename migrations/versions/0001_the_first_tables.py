@@ -27,7 +27,8 @@ def upgrade() -> None:
         sa.Column("spent_delta", sa.BigInteger(), nullable=False),
         sa.Column("highest_primary", sa.BigInteger(), nullable=False),
         sa.Column("highest_delta", sa.BigInteger(), nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("entries", sa.BigInteger(), nullable=False),
+        sa.Column("suspended", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.CheckConstraint(
             '(typeof("budget_delta") = \'integer\' AND "budget_delta" BETWEEN 0 AND 2305843009213693952)',
@@ -217,6 +218,9 @@ def upgrade() -> None:
         sa.Column("principal_id", sa.String(length=32), nullable=False),
         sa.Column("primary", sa.BigInteger(), nullable=False),
         sa.Column("delta", sa.BigInteger(), nullable=False),
+        sa.Column("spent_primary", sa.BigInteger(), nullable=False),
+        sa.Column("spent_delta", sa.BigInteger(), nullable=False),
+        sa.Column("grant_id", sa.String(length=32), nullable=True),
         sa.Column("detail", sa.JSON(), nullable=False),
         sa.Column("at", sa.String(27), nullable=False),
         sa.Column("previous_hash", sa.String(length=64), nullable=False),
@@ -228,6 +232,14 @@ def upgrade() -> None:
         sa.CheckConstraint(
             '(typeof("primary") = \'integer\' AND "primary" BETWEEN 0 AND 2305843009213693952)',
             name=op.f("ck_ledger_primary_is_amount"),
+        ),
+        sa.CheckConstraint(
+            '(typeof("spent_delta") = \'integer\' AND "spent_delta" BETWEEN 0 AND 2305843009213693952)',
+            name=op.f("ck_ledger_spent_delta_is_amount"),
+        ),
+        sa.CheckConstraint(
+            '(typeof("spent_primary") = \'integer\' AND "spent_primary" BETWEEN 0 AND 2305843009213693952)',
+            name=op.f("ck_ledger_spent_primary_is_amount"),
         ),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name=op.f("fk_ledger_account_id_accounts")

@@ -1,0 +1,349 @@
+"""Queries on accounts and their ledger; the only statements that change what is spent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import String, func, or_, select, type_coerce, update
+from sqlalchemy.orm import Session
+
+from app.database import rowcount
+from app.datasets.models import DatasetRow
+from app.engine.privacy.loss import Charge
+from app.ledger.chain import FIELDS, Entry, Link
+from app.ledger.models import AccountRow, LedgerRow
+from app.security.models import GrantRow
+
+_accounts = AccountRow.__table__.c
+_grants = GrantRow.__table__.c
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What an account or a grant may spend and has spent, read in this transaction.
+
+    A cap of None is no limit of its own.
+    """
+
+    cap_primary: int | None
+    cap_delta: int | None
+    spent_primary: int
+    spent_delta: int
+    is_open: bool
+
+    @property
+    def spent(self) -> Charge:
+        return Charge(self.spent_primary, self.spent_delta)
+
+    @property
+    def remaining(self) -> Charge | None:
+        """What is left; None where there is no cap."""
+        if self.cap_primary is None or self.cap_delta is None:
+            return None
+        return Charge(
+            max(0, self.cap_primary - self.spent_primary), max(0, self.cap_delta - self.spent_delta)
+        )
+
+    def covers(self, charge: Charge) -> bool:
+        left = self.remaining
+        return left is None or (charge.primary <= left.primary and charge.delta <= left.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where an account's chain stands after a change: its length and what is spent."""
+
+    entries: int
+    spent_primary: int
+    spent_delta: int
+
+
+def account(session: Session, account_id: str) -> AccountRow | None:
+    return session.get(AccountRow, account_id)
+
+
+def account_ids(session: Session) -> list[str]:
+    return list(session.scalars(select(AccountRow.id).order_by(AccountRow.created_at)))
+
+
+def account_position(session: Session, account_id: str) -> Position:
+    row = session.execute(
+        select(
+            _accounts.cap_primary,
+            _accounts.cap_delta,
+            _accounts.spent_primary,
+            _accounts.spent_delta,
+            _accounts.suspended,
+        ).where(_accounts.id == account_id)
+    ).one()
+    return Position(*row[:4], is_open=not row[4])
+
+
+def grant_position(session: Session, grant_id: str) -> Position:
+    row = session.execute(
+        select(
+            _grants.cap_primary,
+            _grants.cap_delta,
+            _grants.spent_primary,
+            _grants.spent_delta,
+            _grants.state,
+        ).where(_grants.id == grant_id)
+    ).one()
+    return Position(*row[:4], is_open=row[4] == "active")
+
+
+def spend(session: Session, account_id: str, charge: Charge) -> Head | None:
+    """Charge the account if it covers the charge; None, and nothing changed, if not."""
+    return _moved(
+        session,
+        update(AccountRow.__table__)  # type: ignore[arg-type]
+        .where(
+            _accounts.id == account_id,
+            ~_accounts.suspended,
+            _accounts.spent_primary + charge.primary <= _accounts.cap_primary,
+            _accounts.spent_delta + charge.delta <= _accounts.cap_delta,
+        )
+        .values(
+            spent_primary=_accounts.spent_primary + charge.primary,
+            spent_delta=_accounts.spent_delta + charge.delta,
+            entries=_accounts.entries + 1,
+        ),
+    )
+
+
+def spend_allowance(session: Session, grant_id: str, charge: Charge) -> bool:
+    """Charge an active grant if its allowance covers the charge."""
+    result = session.execute(
+        update(GrantRow.__table__)  # type: ignore[arg-type]
+        .where(
+            _grants.id == grant_id,
+            _grants.state == "active",
+            or_(
+                _grants.cap_primary.is_(None),
+                _grants.spent_primary + charge.primary <= _grants.cap_primary,
+            ),
+            or_(
+                _grants.cap_delta.is_(None),
+                _grants.spent_delta + charge.delta <= _grants.cap_delta,
+            ),
+        )
+        .values(
+            spent_primary=_grants.spent_primary + charge.primary,
+            spent_delta=_grants.spent_delta + charge.delta,
+        )
+    )
+    return rowcount(result) == 1
+
+
+def give_back(session: Session, account_id: str, charge: Charge) -> Head | None:
+    return _moved(
+        session,
+        update(AccountRow.__table__)  # type: ignore[arg-type]
+        .where(
+            _accounts.id == account_id,
+            _accounts.spent_primary >= charge.primary,
+            _accounts.spent_delta >= charge.delta,
+        )
+        .values(
+            spent_primary=_accounts.spent_primary - charge.primary,
+            spent_delta=_accounts.spent_delta - charge.delta,
+            entries=_accounts.entries + 1,
+        ),
+    )
+
+
+def give_back_allowance(session: Session, grant_id: str, charge: Charge) -> bool:
+    """Give back to a grant, revoked or not."""
+    result = session.execute(
+        update(GrantRow.__table__)  # type: ignore[arg-type]
+        .where(
+            _grants.id == grant_id,
+            _grants.spent_primary >= charge.primary,
+            _grants.spent_delta >= charge.delta,
+        )
+        .values(
+            spent_primary=_grants.spent_primary - charge.primary,
+            spent_delta=_grants.spent_delta - charge.delta,
+        )
+    )
+    return rowcount(result) == 1
+
+
+def set_budget(
+    session: Session,
+    account_id: str,
+    *,
+    budget_epsilon: int,
+    budget_delta: int,
+    delta_for_approximate: int,
+    cap: Charge,
+) -> Head | None:
+    """Put other caps in force if they cover what is spent; None, and nothing changed, if not."""
+    return _moved(
+        session,
+        update(AccountRow.__table__)  # type: ignore[arg-type]
+        .where(
+            _accounts.id == account_id,
+            ~_accounts.suspended,
+            _accounts.spent_primary <= cap.primary,
+            _accounts.spent_delta <= cap.delta,
+        )
+        .values(
+            budget_epsilon=budget_epsilon,
+            budget_delta=budget_delta,
+            delta_for_approximate=delta_for_approximate,
+            cap_primary=cap.primary,
+            cap_delta=cap.delta,
+            highest_primary=func.max(_accounts.highest_primary, cap.primary),
+            highest_delta=func.max(_accounts.highest_delta, cap.delta),
+            entries=_accounts.entries + 1,
+        ),
+    )
+
+
+def lengthen(session: Session, account_id: str) -> Head | None:
+    """Make room in the chain for an entry that moves no amount."""
+    return _moved(
+        session,
+        update(AccountRow.__table__)  # type: ignore[arg-type]
+        .where(_accounts.id == account_id, ~_accounts.suspended)
+        .values(entries=_accounts.entries + 1),
+    )
+
+
+def _moved(session: Session, statement: Any) -> Head | None:
+    moved = session.execute(
+        statement.returning(_accounts.entries, _accounts.spent_primary, _accounts.spent_delta)
+    ).all()
+    return Head(*moved[0]) if len(moved) == 1 else None
+
+
+def suspend(session: Session, account_id: str, *, suspended: bool) -> None:
+    session.execute(
+        update(AccountRow.__table__)  # type: ignore[arg-type]
+        .where(_accounts.id == account_id)
+        .values(suspended=suspended)
+    )
+
+
+def entry(session: Session, account_id: str, sequence: int) -> LedgerRow | None:
+    return session.get(LedgerRow, (account_id, sequence))
+
+
+def charge_of(session: Session, account_id: str, release_id: str) -> LedgerRow | None:
+    return session.scalar(
+        select(LedgerRow).where(
+            LedgerRow.account_id == account_id,
+            LedgerRow.release_id == release_id,
+            LedgerRow.kind == "charge",
+        )
+    )
+
+
+def is_refunded(session: Session, release_id: str) -> bool:
+    return (
+        session.scalar(
+            select(LedgerRow.sequence).where(
+                LedgerRow.release_id == release_id, LedgerRow.kind == "refund"
+            )
+        )
+        is not None
+    )
+
+
+def entries(
+    session: Session,
+    account_id: str,
+    after: int | None,
+    limit: int,
+    *,
+    dataset_id: str | None = None,
+    principal_id: str | None = None,
+    grant_id: str | None = None,
+) -> list[LedgerRow]:
+    """Oldest first; with `principal_id` only the lines of that analyst on that dataset."""
+    query = (
+        select(LedgerRow)
+        .where(LedgerRow.account_id == account_id, LedgerRow.sequence > (after or 0))
+        .order_by(LedgerRow.sequence)
+        .limit(limit)
+    )
+    if principal_id is not None:
+        query = query.where(
+            LedgerRow.dataset_id == dataset_id,
+            or_(LedgerRow.principal_id == principal_id, LedgerRow.grant_id == grant_id),
+        )
+    return list(session.scalars(query))
+
+
+def count_of_kind(session: Session, account_id: str, kind: str) -> int:
+    return (
+        session.scalar(
+            select(func.count())
+            .select_from(LedgerRow)
+            .where(LedgerRow.account_id == account_id, LedgerRow.kind == kind)
+        )
+        or 0
+    )
+
+
+def links(session: Session, account_id: str) -> Iterator[Link]:
+    """The whole chain in order, as stored.
+
+    Raises `ValueError` at an entry whose detail is no JSON object: somebody else wrote it.
+    """
+    columns = LedgerRow.__table__.c
+    raw = {"detail": type_coerce(columns.detail, String), "at": type_coerce(columns.at, String)}
+    chosen = [raw.get(name, columns[name]).label(name) for name in FIELDS]
+    rows = session.execute(
+        select(*chosen, columns.previous_hash, columns.hash)
+        .where(columns.account_id == account_id)
+        .order_by(columns.sequence)
+        .execution_options(yield_per=1000)
+    )
+    for row in rows:
+        facts = row._asdict()
+        previous_hash, own_hash = facts.pop("previous_hash"), facts.pop("hash")
+        detail = json.loads(facts.pop("detail"))
+        if not isinstance(detail, dict):
+            raise ValueError("the detail is no object")
+        yield Link(Entry(**facts, detail=detail), previous_hash, own_hash)
+
+
+def datasets_of(session: Session, account_id: str) -> list[str]:
+    return list(session.scalars(select(DatasetRow.id).where(DatasetRow.account_id == account_id)))
+
+
+def grants_of(session: Session, account_id: str) -> list[tuple[str, int, int]]:
+    """(id, spent_primary, spent_delta) of every grant on the account's datasets."""
+    rows = session.execute(
+        select(GrantRow.id, GrantRow.spent_primary, GrantRow.spent_delta)
+        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
+        .where(DatasetRow.account_id == account_id)
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def unbalanced(session: Session) -> list[str]:
+    """Accounts that are suspended, or whose last entry disagrees with what they have spent."""
+    last = LedgerRow.__table__.c
+    return list(
+        session.scalars(
+            select(_accounts.id)
+            .outerjoin(
+                LedgerRow.__table__,
+                (last.account_id == _accounts.id) & (last.sequence == _accounts.entries),
+            )
+            .where(
+                or_(
+                    _accounts.suspended,
+                    last.sequence.is_(None),
+                    last.spent_primary != _accounts.spent_primary,
+                    last.spent_delta != _accounts.spent_delta,
+                )
+            )
+        )
+    )
