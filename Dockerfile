@@ -15,7 +15,7 @@ FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/halftone halftone \
  && chmod 0700 /var/lib/halftone
 COPY --from=build /opt/halftone /opt/halftone
-ENV PATH=/opt/halftone/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/halftone/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENV HALFTONE_DATA=/var/lib/halftone
 WORKDIR /var/lib/halftone
 USER halftone

@@ -33,11 +33,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from string import Template
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FIRST_START_S = 90
 STOP_S = 30
 _CLONE_NEWNET = 0x40000000
+_BASE_PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -112,21 +114,29 @@ class Stage:
     """A root under construction, with the environment that its instructions set."""
 
     root: Path
-    env: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    env: dict[str, str] = field(default_factory=lambda: {"PATH": _BASE_PATH})
     workdir: str = "/"
     user: str = "root"
     cmd: list[str] = field(default_factory=list)
     healthcheck: list[str] = field(default_factory=list)
 
-    def start(self, command: list[str], extra_env: dict[str, str]) -> subprocess.Popen[bytes]:
+    def start(
+        self, command: list[str], extra_env: dict[str, str], *, output: int | None = None
+    ) -> subprocess.Popen[bytes]:
         """The command inside the root, as the stage's user, in its folder and environment."""
         env = {"HOME": "/root" if self.user == "root" else "/", **extra_env, **self.env}
         entered = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self.workdir, *command]
-        chroot = ["chroot", f"--userspec={self.user}", str(self.root), *entered]
-        return subprocess.Popen(chroot, env=env, start_new_session=True)
+        chroot = [_program("chroot"), f"--userspec={self.user}", str(self.root), *entered]
+        return subprocess.Popen(
+            chroot, env=env, start_new_session=True, stdout=output, stderr=output
+        )
 
     def run(self, command: list[str], extra_env: dict[str, str] | None = None) -> int:
         return self.start(command, extra_env or {}).wait()
+
+    def is_healthy(self) -> bool:
+        """Whether HEALTHCHECK succeeds."""
+        return not self.start(self.healthcheck, {}, output=subprocess.DEVNULL).wait()
 
     def inside(self, path: str) -> Path:
         """Where a path of the image, relative to its workdir or absolute, lies outside."""
@@ -174,7 +184,7 @@ class Build:
     def _env(self, instruction: Instruction) -> None:
         for assignment in shlex.split(instruction.rest):
             name, value = assignment.split("=", 1)
-            self.image.env[name] = value
+            self.image.env[name] = Template(value).substitute(self.image.env)
 
     def _copy(self, instruction: Instruction) -> None:
         *sources, target = instruction.rest.split()
@@ -221,7 +231,10 @@ class Host:
             text=True,
             check=True,
         ).stdout
-        named = re.findall(r"/[^\s'\",]+", configured + " ".join(self.pip_env.values()))
+        settings = configured + " ".join(self.pip_env.values())
+        named = re.findall(r"/[^\s'\",]+", settings)
+        # An index on disk refers to packages beside itself.
+        named += [str(Path(path).parent) for path in re.findall(r"file://(/[^\s'\",]+)", settings)]
         files = [Path(path) for path in ("/etc/pip.conf", "/etc/xdg/pip", "/root/.config/pip")]
         present = {path for path in [*files, *map(Path, named)] if path.exists()}
         self._pip_paths = sorted(present - set(Path("/").glob("*")))
@@ -248,10 +261,12 @@ class Host:
                 self._bind(path, root)
 
     def _add_python(self, root: Path) -> None:
-        """Python under its own path (it finds its library there) and in /usr/local/bin."""
+        """Python under its own path, where it was built to look for its library, and as the
+        image has it: in /usr/local."""
         if not self._python.is_relative_to("/usr"):
             self._bind(self._python, root)
         mount("-t", "tmpfs", "tmpfs", str(root / "usr/local"))
+        (root / "usr/local/lib").symlink_to(self._python / "lib")
         (root / "usr/local/bin").mkdir()
         for name in ("python", "python3", "python3.11"):
             (root / "usr/local/bin" / name).symlink_to(self._python / "bin/python3.11")
@@ -282,6 +297,14 @@ class Host:
             mount("-o", "remount,bind,ro", str(target))
 
 
+def _program(name: str) -> str:
+    """A program of this machine, by a path that no image's PATH can change."""
+    found = shutil.which(name, path=_BASE_PATH)
+    if found is None:
+        raise SystemExit(f"this needs {name}")
+    return found
+
+
 def mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
@@ -300,7 +323,7 @@ def check_image(image: Stage) -> None:
     """CMD comes to life as a user without power, passes HEALTHCHECK, and stops when told to."""
     if image.user in {"root", "0"}:
         raise SystemExit("the image runs as root")
-    if image.run(image.healthcheck) == 0:
+    if image.is_healthy():
         raise SystemExit("HEALTHCHECK succeeds while nothing runs")
     service = image.start(image.cmd, {})
     try:
@@ -321,7 +344,7 @@ def check_image(image: Stage) -> None:
 
 def wait_until_healthy(image: Stage, service: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + FIRST_START_S
-    while image.run(image.healthcheck):
+    while not image.is_healthy():
         if service.poll() is not None:
             raise SystemExit(f"CMD ended with exit status {service.returncode}")
         if time.monotonic() > deadline:

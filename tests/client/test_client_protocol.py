@@ -310,9 +310,12 @@ def test_waiting_reports_progress_until_the_job_is_done(call):
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 def test_a_job_that_ends_without_a_result_raises(state, call):
     script = Script(
-        httpx.Response(202, json=release("queued")), httpx.Response(200, json=release(state))
+        httpx.Response(202, json=release("queued")),
+        httpx.Response(200, json=release(state, failure="did not finish")),
     )
-    with pytest.raises(halftone_client.JobFailed, match=state) as caught:
+    with pytest.raises(
+        halftone_client.JobFailed, match=f"rl_1 is {state}: did not finish"
+    ) as caught:
         call(script, "release", "ds_1", "mst", {"epsilon": 1})
     assert caught.value.record["id"] == "rl_1"
 
@@ -462,7 +465,7 @@ def test_an_unknown_format_is_refused_before_anything_is_sent(method, tmp_path):
 def test_a_further_sample_is_asked_for_with_its_seed(call):
     script = Script(httpx.Response(202, json={"id": "sm_2", "state": "queued"}))
     call(script, "sample", "rl_1", 50, seed=7, wait=False)
-    assert json.loads(script.bodies[0]) == {"rows": 50, "seed": 7}
+    assert json.loads(script.bodies[0]) == {"kind": "rows", "rows": 50, "seed": 7}
     assert script.keys()[0]
 
 

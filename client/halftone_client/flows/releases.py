@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -106,12 +106,17 @@ def sample(
     rows: int | None = None,
     *,
     seed: int | None = None,
+    kind: Literal["rows", "counts"] = "rows",
     wait: bool = True,
     timeout_s: float | None = None,
     progress: bool | Report = True,
 ) -> Flow[Sample]:
-    """Draw another synthetic table from what was measured; free of charge, repeatable by `seed`."""
-    body = {name: value for name, value in (("rows", rows), ("seed", seed)) if value is not None}
+    """Draw another synthetic table from what was measured; free of charge, repeatable by `seed`.
+
+    The kind "counts" is the post-processed histogram itself, of synthesizers that make one.
+    """
+    asked = {"kind": kind, "rows": rows, "seed": seed}
+    body = {name: value for name, value in asked.items() if value is not None}
     path = path_to("releases", id_of(release), "samples")
     accepted = Sample((yield from service.post(path, body, makes=True)))
     if not wait:

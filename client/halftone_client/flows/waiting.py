@@ -52,7 +52,7 @@ def wait(
 
 def _succeeded(job: J) -> J:
     if job.has_failed:
-        reason = job.get("detail") or job.get("error") or job.get("message")
+        reason = job.get("private_detail") or job.get("failure")
         raise JobFailed(f"{job.id} is {job.state}" + (f": {reason}" if reason else ""), job)
     return job
 

@@ -1,0 +1,116 @@
+"""Virtualenvs apart from the checkout, and services that run from them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+KEY = "hk_" + "0123456789abcdef" * 3
+START_S = 60
+STOP_S = 20
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """What the command prints; fails the test with all of its output if it fails."""
+    ended = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Virtualenv:
+    """An interpreter of its own, started where nothing of the checkout can be imported."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def install(self, *what: str | Path) -> None:
+        uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", self.python]
+        run(*uv, *what, cwd=self.folder)
+
+    def run(self, *arguments: str | Path) -> str:
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return run(self.python, *arguments, cwd=self.folder, env=env)
+
+    def can_import(self, module: str) -> bool:
+        code = f"import importlib.util as u; print(u.find_spec({module!r}) is not None)"
+        return self.run("-c", code).strip() == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A service that runs, and the key of its first principal."""
+
+    base_url: str
+    key: str
+    store: Path
+
+    def get(self, path: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        return httpx.get(self.base_url + path, headers=headers, timeout=30)
+
+
+@contextmanager
+def serving(env: Virtualenv, store: Path) -> Iterator[Live]:
+    """`halftone serve` from a virtualenv, over a new store, stopped in the end."""
+    port = free_port()
+    log = store.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [env.folder / "bin" / "halftone", "serve", "--port", str(port)],
+            cwd=env.folder,
+            env={**os.environ, "HALFTONE_DATA": str(store), "HALFTONE_ADMIN_KEY": KEY},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            live = Live(f"http://127.0.0.1:{port}", KEY, store)
+            wait_until_ready(live, process, log)
+            yield live
+        finally:
+            stop(process)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_ready(live: Live, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if live.get("/readyz").is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    pytest.fail(f"the service did not start:\n{log.read_text()}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
