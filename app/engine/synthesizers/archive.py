@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _HEADER = "header"
-_ALLOWED_TYPES = {np.dtype(kind) for kind in (np.int64, np.float64, np.uint8)}
+_ALLOWED_TYPES = {
+    np.dtype(kind) for kind in (np.int8, np.int16, np.int32, np.int64, np.float64, np.uint8)
+}
 _MOST_ENTRIES = 10_000
 
 
@@ -25,7 +27,7 @@ class ModelFormatError(ValueError):
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The same bytes for the same content. Arrays are int64, float64 or uint8."""
+    """The same bytes for the same content. Arrays are signed integers, float64 or uint8."""
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -115,10 +117,10 @@ def weights(
 def counts(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """An int64 array of the given shape, not negative, whose sum is exact."""
+    """Integers of the given shape as int64, not negative, whose sum is exact."""
     array = arrays.get(name)
-    if array is None or array.shape != shape or array.dtype != np.int64:
+    if array is None or array.shape != shape or array.dtype.kind != "i":
         raise ModelFormatError(f"the stored model has no valid `{name}`")
     if (array < 0).any() or float(array.sum(dtype=np.float64)) > 2**53:
         raise ModelFormatError(f"`{name}` of the stored model holds impossible values")
-    return array
+    return array.astype(np.int64)

@@ -13,6 +13,7 @@ from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.archive import counts as stored_counts
@@ -109,7 +110,7 @@ class HistogramModel:
             },
             "size": self.size.to_json(),
         }
-        return pack(header, {"counts": self.values})
+        return pack(header, {"counts": narrowed(self.values)})
 
 
 class Histogram:
