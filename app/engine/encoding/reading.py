@@ -20,7 +20,7 @@ from app.engine.schema.values import tick
 
 _WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
-_AROUND_NUMBER = r"^[^0-9+\-.]*(?P<number>[+-]?[0-9.]+([eE][+-]?[0-9]+)?)[^0-9]*$"
+_AROUND_NUMBER = r"^[^0-9+\-.]*(?P<number>[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)[^0-9]*$"
 
 
 class Reason(IntEnum):

@@ -83,9 +83,8 @@ class _RaggedRows:
         record = None if row is None else row + self._dialect.records_before
         expected, actual = found.expected_columns, found.actual_columns
         message = f"cells in the row: {actual}, columns of the table: {expected}"
-        column: str | None = names[actual] if actual < expected else names[-1]
+        column = names[actual] if actual < expected else names[-1]
         if actual == 1 and self._dialect.quote and found.text.startswith(self._dialect.quote):
-            column = None
             remedy = "the whole row stands in quotes: take the outer quotes away"
         elif actual < expected:
             remedy = "add the missing cells, or quote the cell that holds a line break"

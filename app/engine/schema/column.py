@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
 
@@ -186,16 +187,55 @@ class Column:
     def decode(self, codes: NDArray[Any]) -> pa.Array:
         """Typed values of stored codes (any integer dtype): bool, int64, float64, string,
         date32, timestamp[s] or time32[s]; null where the code is null's."""
+        if isinstance(self.scale, Linear):
+            return from_ticks(self.type, *self.places(codes))
+        return self._dictionary.take(pa.array(self._checked(codes)))
+
+    @cached_property
+    def _dictionary(self) -> pa.Array:
+        values = self.scale.values if isinstance(self.scale, Categories) else ()
+        return to_arrow(self.type, (*values, *self.tail_values))
+
+    def places(self, codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Places on the number line (see `values.tick`), and which codes are null's.
+
+        Raises `TypeError` for a column of text.
+        """
+        wide = self._checked(codes)
+        if isinstance(self.scale, Linear):
+            places = self.scale.places(wide)
+            for offset, value in enumerate(self.tail_values):
+                places[wide == self.regular + offset] = self.place_of(value)
+        else:
+            values = (*self.scale.values, *self.tail_values)
+            places = np.array([self.place_of(value) for value in values])[wide]
+        null = np.zeros(len(wide), bool) if self.null_code is None else wide == self.null_code
+        return places, null
+
+    def _checked(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         wide = codes.astype(np.int64)
         if wide.size and not 0 <= wide.min() <= wide.max() < self.codes:
             raise ValueError(f"codes of `{self.name}` are 0 to {self.codes - 1}")
-        if isinstance(self.scale, Categories):
-            return to_arrow(self.type, (*self.scale.values, *self.tail_values)).take(pa.array(wide))
-        places = self.scale.places(wide)
-        for offset, value in enumerate(self.tail_values):
-            places[wide == self.regular + offset] = 0 if value is None else float(tick(value))
-        null = np.zeros(len(wide), bool) if self.null_code is None else wide == self.null_code
-        return from_ticks(self.type, places, null)
+        return wide
+
+    def place_of(self, value: Value | None) -> int | float:
+        """The place of a value, 0 for null: a float for numbers, else an int."""
+        place = tick(value) if value is not None else Decimal(0)
+        return float(place) if self.type == "number" else int(place)
+
+    def code(self, value: Value | None) -> int | None:
+        """The code that stores a value (None for null), None if nothing declares it."""
+        if value is None:
+            return self.null_code
+        if value in self.special:
+            return self.regular + self.special.index(value)
+        declared = self.scale.code(value)
+        return self.other_code if declared is None and value == self.other else declared
+
+    @property
+    def step(self) -> float:
+        """The distance of two neighbouring points of a range, 0 between categories."""
+        return float(self.scale.step) if isinstance(self.scale, Linear) else 0.0
 
 
 @dataclass(frozen=True)

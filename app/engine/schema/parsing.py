@@ -15,7 +15,9 @@ from app.engine.schema.column import (
     TextFormat,
     Undeclared,
 )
+from app.engine.schema.constraints import Constraint
 from app.engine.schema.problems import ProblemLog
+from app.engine.schema.rules import parse_constraints
 from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
 from app.engine.schema.values import TYPES, TypeName, Value, from_wire, tick
 
@@ -43,6 +45,7 @@ _FIELD_KEYS = {
     "role",
     "step",
     "column",
+    "proposed",
     "missingValues",
     "decimalChar",
     "groupChar",
@@ -70,8 +73,10 @@ _DIRECTIVES = {
 }
 
 
-def parse_fields(wire: Any) -> tuple[tuple[Field, ...], tuple[str, ...]]:
-    """Fields and the table's spellings of null; raises `SchemaError`."""
+def parse_table(
+    wire: Any,
+) -> tuple[tuple[Field, ...], tuple[str, ...], tuple[Constraint, ...]]:
+    """Fields, the table's spellings of null, and its constraints; raises `SchemaError`."""
     log = ProblemLog()
     if not isinstance(wire, Mapping):
         log.add("a dictionary is an object", 'write {"fields": [...]}')
@@ -91,8 +96,12 @@ def parse_fields(wire: Any) -> tuple[tuple[Field, ...], tuple[str, ...]]:
             "declare a range or categories for at least one column besides the entity's",
             "fields",
         )
+    constraints: tuple[Constraint, ...] = ()
+    if wire.get("constraints") is not None and not log.found:
+        usable = {field.name: field for field in kept if isinstance(field, Column)}
+        constraints = parse_constraints(wire["constraints"], usable, log.below("constraints"))
     log.raise_if_any()
-    return kept, ("",) if missing is None else missing
+    return kept, ("",) if missing is None else missing, constraints
 
 
 def _check_keys(wire: Mapping[str, Any], known: set[str], log: ProblemLog) -> None:
@@ -147,6 +156,7 @@ class _FieldReader:
         _check_keys(self.wire, _FIELD_KEYS, self.log)
         name, kind, position = self._name(), self._type(), self._position()
         self._refuse_bought()
+        self._refuse_unconfirmed()
         if len(self.log.found) > before or name is None or kind is None:
             return None
         if kind in _UNSUPPORTED:
@@ -240,6 +250,14 @@ class _FieldReader:
                 self.log.add('`values` can only be "discover"', "leave it out", "values")
         if self.wire.get("bins") == "quantiles":
             self.log.add(_BOUGHT, "give a number of bins or public edges", "bins")
+
+    def _refuse_unconfirmed(self) -> None:
+        if self.wire.get("proposed") not in (None, False):
+            self.log.add(
+                "this field was read off the file and is not confirmed as public knowledge",
+                "check it against public documentation, then take `proposed` away",
+                "proposed",
+            )
 
     def _is_entity(self) -> bool:
         role = self.wire.get("role")
@@ -458,7 +476,7 @@ class _FieldReader:
             self.log.add("a spelling is both true and false", "choose", "falseValues")
         group = self._mark("groupChar", None)
         decimal = self._mark("decimalChar", plain.decimal_char)
-        if group is not None and group == decimal:
+        if self.kind == "number" and group is not None and group == decimal:
             self.log.add("decimalChar and groupChar differ", "declare both", "groupChar")
         bare = self.wire.get("bareNumber", True)
         if not isinstance(bare, bool):

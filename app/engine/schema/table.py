@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.schema.column import Column, EntityColumn, LeftOut
-from app.engine.schema.parsing import parse_fields
+from app.engine.schema.constraints import Constraint
+from app.engine.schema.parsing import parse_table
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.unit import PrivacyUnit
 from app.engine.schema.writing import write_field
@@ -25,7 +26,7 @@ class Schema:
 
     fields: tuple[Field, ...]
     missing_values: tuple[str, ...] = ("",)
-    constraints: tuple[Any, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -78,8 +79,7 @@ class Schema:
     @classmethod
     def parse(cls, wire: Mapping[str, Any]) -> Schema:
         """Reads the wire form; raises `SchemaError` with every problem found."""
-        fields, missing_values = parse_fields(wire)
-        return cls(fields, missing_values)
+        return cls(*parse_table(wire))
 
     def to_wire(self) -> dict[str, Any]:
         """The canonical wire form, which `parse` reads back as an equal schema."""

@@ -1,0 +1,115 @@
+"""Dictionaries of others, turned into ours: the NIST challenge's and Private-PGM's.
+
+Each importer takes the parsed JSON and gives the wire form of a schema; `SchemaError` names
+what it cannot read, with pointers into the document that was imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.engine.schema.problems import ProblemLog
+
+_ENTITY_OF_SPRINT_1 = "sim_resident"
+
+
+def import_domain(domain: Any) -> dict[str, Any]:
+    """Private-PGM's `domain.json`, `{"age": 85, ...}`: codes 0 to size - 1, never missing."""
+    log = ProblemLog()
+    if not isinstance(domain, Mapping) or not domain:
+        log.add("expected an object of column sizes", 'write {"age": 85}')
+        log.raise_if_any()
+    fields = []
+    for name, size in domain.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            log.add("a size is a whole number from 1", "count the column's values", str(name))
+            continue
+        limits = {"required": True, "minimum": 0, "maximum": size - 1}
+        fields.append({"name": name, "type": "integer", "constraints": limits})
+    log.raise_if_any()
+    return {"fields": fields, "missingValues": [""]}
+
+
+def import_nist(parameters: Any) -> dict[str, Any]:
+    """The challenge's `parameters.json`, of sprint 1 (lists of codes) or sprint 3 (columns)."""
+    schema = _schema_of(parameters)
+    log = ProblemLog("/schema")
+    if "periods" in schema:
+        fields = _sprint_1(schema, log)
+    else:
+        fields = [_nist_field(name, column, log.below(name)) for name, column in schema.items()]
+    log.raise_if_any()
+    return {"fields": fields, "missingValues": [""]}
+
+
+def import_nist_unit(parameters: Any) -> dict[str, Any]:
+    """The privacy unit that goes with `import_nist`: the individual, or the row without one."""
+    entities = [field for field in import_nist(parameters)["fields"] if "role" in field]
+    runs = parameters.get("runs") or [{}]
+    most = runs[0].get("max_records_per_individual") if isinstance(runs[0], Mapping) else None
+    if not entities or not isinstance(most, int):
+        return {"kind": "row"}
+    return {"kind": "entity", "column": entities[0]["name"], "max_rows": most}
+
+
+def _schema_of(parameters: Any) -> Mapping[str, Any]:
+    schema = parameters.get("schema") if isinstance(parameters, Mapping) else None
+    if not isinstance(schema, Mapping) or not schema:
+        log = ProblemLog()
+        log.add("expected the challenge's parameters", "give the whole parameters.json", "schema")
+        log.raise_if_any()
+    return schema or {}
+
+
+def _nist_field(name: str, column: Any, log: ProblemLog) -> dict[str, Any]:
+    if not isinstance(column, Mapping):
+        log.add("expected an object", 'write {"dtype": ..., "kind": ...}')
+        return {}
+    kind, dtype = column.get("kind"), str(column.get("dtype", ""))
+    type_name = "integer" if "int" in dtype else "number" if "float" in dtype else "string"
+    field: dict[str, Any] = {"name": name, "type": type_name}
+    if kind == "id":
+        return field | {"role": "entity"}
+    if kind == "categorical" and isinstance(column.get("values"), list):
+        return field | {"constraints": {"required": True, "enum": column["values"]}}
+    if kind == "numeric" and "min" in column and "max" in column:
+        limits = {"required": True, "minimum": column["min"], "maximum": column["max"]}
+        return field | {"constraints": limits}
+    log.add("unknown kind of column", "use id, categorical with values, or numeric", "kind")
+    return field
+
+
+def _sprint_1(schema: Mapping[str, Any], log: ProblemLog) -> list[dict[str, Any]]:
+    """Sprint 1 lists periods, and codes of neighbourhoods and incident types."""
+    periods = schema["periods"]
+    if not isinstance(periods, list) or not all(_is_period(period) for period in periods):
+        log.add(
+            "expected a list of years and months", 'write {"year": 2019, "month": 1}', "periods"
+        )
+        return []
+    fields: list[dict[str, Any]] = [
+        _codes("year", sorted({period["year"] for period in periods})),
+        _codes("month", sorted({period["month"] for period in periods})),
+    ]
+    for name in ("neighborhood", "incident_type"):
+        entries = schema.get(name)
+        if not isinstance(entries, list) or not all(_is_coded(entry) for entry in entries):
+            log.add("expected a list of names and codes", 'write {"name": ..., "code": 0}', name)
+            continue
+        fields.append(_codes(name, sorted({entry["code"] for entry in entries})))
+    return [*fields, {"name": _ENTITY_OF_SPRINT_1, "type": "integer", "role": "entity"}]
+
+
+def _is_period(period: Any) -> bool:
+    return isinstance(period, Mapping) and all(
+        isinstance(period.get(key), int) for key in ("year", "month")
+    )
+
+
+def _is_coded(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("code"), int)
+
+
+def _codes(name: str, values: list[int]) -> dict[str, Any]:
+    return {"name": name, "type": "integer", "constraints": {"required": True, "enum": values}}

@@ -1,0 +1,270 @@
+"""Cross-column constraints: what must hold between the columns of a row.
+
+A row is judged only where every column it needs has a value: null breaks nothing, unless a
+condition or a lookup lists null itself. Each constraint checks blocks of stored codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.schema.column import Column
+from app.engine.schema.values import Value, to_wire
+
+Codes = Mapping[str, NDArray[Any]]
+Mask = NDArray[np.bool_]
+
+
+class Constraint(Protocol):
+    """One declared rule over the columns of a row."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def violations(self, codes: Codes) -> Mask:
+        """Which rows of a block of stored codes break the rule, shape (rows,)."""
+        ...
+
+    def to_wire(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Sum:
+    """`total` is the sum of `parts`, up to `tolerance`.
+
+    By default half a step for each column, which is what rounding to the grid can move; none
+    between whole numbers.
+    """
+
+    total: Column
+    parts: tuple[Column, ...]
+    tolerance: float | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.total.name, *(part.name for part in self.parts))
+
+    @cached_property
+    def _allowed(self) -> float:
+        if self.tolerance is not None:
+            return self.tolerance
+        rounded = [c.step for c in (self.total, *self.parts) if c.type == "number"]
+        # The doubles summed are decimals rounded once each: a billionth more than the steps.
+        return sum(rounded) / 2 * (1 + 1e-9)
+
+    def violations(self, codes: Codes) -> Mask:
+        total, null = self.total.places(codes[self.total.name])
+        rest = total.astype(np.float64)
+        for part in self.parts:
+            places, missing = part.places(codes[part.name])
+            rest -= places
+            null = null | missing
+        return (np.abs(rest) > self._allowed) & ~null
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"kind": "sum", "total": self.total.name}
+        wire["parts"] = [part.name for part in self.parts]
+        return wire if self.tolerance is None else wire | {"tolerance": self.tolerance}
+
+
+@dataclass(frozen=True)
+class Order:
+    """The columns never fall from left to right; with `strict` they rise."""
+
+    ordered: tuple[Column, ...]
+    strict: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.ordered)
+
+    def violations(self, codes: Codes) -> Mask:
+        pairs = [column.places(codes[column.name]) for column in self.ordered]
+        broken = np.zeros(len(pairs[0][0]), bool)
+        for (left, left_null), (right, right_null) in pairwise(pairs):
+            falls = right <= left if self.strict else right < left
+            broken |= falls & ~left_null & ~right_null
+        return broken
+
+    def to_wire(self) -> dict[str, Any]:
+        wire = {"kind": "order", "columns": list(self.columns)}
+        return wire | {"strict": True} if self.strict else wire
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A set of values of one column: those listed (None is null), or those within bounds."""
+
+    column: Column
+    listed: tuple[Value | None, ...] = ()
+    minimum: Value | None = None
+    maximum: Value | None = None
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int64]:
+        found = [self.column.code(value) for value in self.listed]
+        return np.unique(np.array([code for code in found if code is not None], np.int64))
+
+    def holds(self, codes: Codes) -> Mask:
+        own = codes[self.column.name]
+        if self.listed:
+            return np.isin(own.astype(np.int64), self._codes)
+        places, null = self.column.places(own)
+        holds = ~null
+        if self.minimum is not None:
+            holds &= places >= self.column.place_of(self.minimum)
+        if self.maximum is not None:
+            holds &= places <= self.column.place_of(self.maximum)
+        return holds
+
+    def unknown(self, codes: Codes) -> Mask:
+        """Where the value is null and null is not listed."""
+        null = self.column.null_code
+        own = codes[self.column.name]
+        if null is None or None in self.listed:
+            return np.zeros(len(own), bool)
+        return np.asarray(own == null)
+
+    def to_wire(self) -> Any:
+        if self.listed:
+            return [None if value is None else to_wire(value) for value in self.listed]
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
+        return {key: to_wire(value) for key, value in bounds.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """No row meets all the conditions."""
+
+    when: tuple[Condition, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(condition.column.name for condition in self.when)
+
+    def violations(self, codes: Codes) -> Mask:
+        return _all_hold(self.when, codes)
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"kind": "forbidden", "when": _conditions(self.when)}
+
+
+@dataclass(frozen=True)
+class Implied:
+    """A row that meets all conditions of `when` meets all of `then`."""
+
+    when: tuple[Condition, ...]
+    then: tuple[Condition, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(condition.column.name for condition in (*self.when, *self.then))
+
+    def violations(self, codes: Codes) -> Mask:
+        broken = np.zeros(len(codes[self.columns[0]]), bool)
+        for condition in self.then:
+            broken |= ~condition.holds(codes) & ~condition.unknown(codes)
+        return _all_hold(self.when, codes) & broken
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "kind": "implied",
+            "when": _conditions(self.when),
+            "then": _conditions(self.then),
+        }
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Together the columns take only the combinations of `rows` (None is null)."""
+
+    looked_up: tuple[Column, ...]
+    rows: tuple[tuple[Value | None, ...], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.looked_up)
+
+    @cached_property
+    def _index(self) -> _Combinations:
+        listed = [
+            [_required_code(column, row[place]) for row in self.rows]
+            for place, column in enumerate(self.looked_up)
+        ]
+        return _Combinations.of(np.array(listed, np.int64))
+
+    def violations(self, codes: Codes) -> Mask:
+        broken = ~self._index.contains([codes[name] for name in self.columns])
+        for place, column in enumerate(self.looked_up):
+            if column.null_code is not None and all(row[place] is not None for row in self.rows):
+                broken &= np.asarray(codes[column.name] != column.null_code)
+        return broken
+
+    def to_wire(self) -> dict[str, Any]:
+        rows = [[None if cell is None else to_wire(cell) for cell in row] for row in self.rows]
+        return {"kind": "lookup", "columns": list(self.columns), "rows": rows}
+
+
+@dataclass(frozen=True)
+class _Combinations:
+    """Sorted prefixes of the listed combinations, one step for each column.
+
+    A prefix of j columns is numbered by its place among the distinct prefixes of that length,
+    so that numbers stay below the count of rows however many columns there are.
+    """
+
+    values: tuple[NDArray[np.int64], ...]
+    prefixes: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, listed: NDArray[np.int64]) -> _Combinations:
+        """`listed` has shape (columns, combinations)."""
+        numbers = np.zeros(listed.shape[1], np.int64)
+        values, prefixes = [], []
+        for column in listed:
+            distinct = np.unique(column)
+            joint = numbers * len(distinct) + np.searchsorted(distinct, column)
+            known, numbers = np.unique(joint, return_inverse=True)
+            values.append(distinct)
+            prefixes.append(known)
+        return cls(tuple(values), tuple(prefixes))
+
+    def contains(self, columns: Sequence[NDArray[Any]]) -> Mask:
+        numbers = np.zeros(len(columns[0]), np.int64)
+        found = np.ones(len(columns[0]), bool)
+        for column, distinct, known in zip(columns, self.values, self.prefixes, strict=True):
+            slot, is_known = _find(distinct, column.astype(np.int64))
+            numbers, is_prefix = _find(known, numbers * len(distinct) + slot)
+            found &= is_known & is_prefix
+        return found
+
+
+def _find(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], Mask]:
+    """Places in a sorted array, and which of the wanted are really there."""
+    slots = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return slots, known[slots] == wanted
+
+
+def _required_code(column: Column, value: Value | None) -> int:
+    code = column.code(value)
+    if code is None:
+        raise ValueError(f"{value!r} is not a declared value of `{column.name}`")
+    return code
+
+
+def _all_hold(conditions: tuple[Condition, ...], codes: Codes) -> Mask:
+    held = conditions[0].holds(codes)
+    for condition in conditions[1:]:
+        held &= condition.holds(codes)
+    return held
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> dict[str, Any]:
+    return {condition.column.name: condition.to_wire() for condition in conditions}

@@ -1,0 +1,202 @@
+"""Reading cross-column constraints from the wire.
+
+{"kind": "sum", "total": "trip_total", "parts": ["fare", "tips"], "tolerance": 0.01}
+{"kind": "order", "columns": ["start", "end"], "strict": false}
+{"kind": "forbidden", "when": {"age": {"maximum": 14}, "married": [true]}}
+{"kind": "implied", "when": {"employed": [false]}, "then": {"industry": [null]}}
+{"kind": "lookup", "columns": ["code", "name"], "rows": [["4C", "AGG. ASSAULT"]]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.engine.schema.column import Column
+from app.engine.schema.constraints import (
+    Condition,
+    Constraint,
+    Forbidden,
+    Implied,
+    Lookup,
+    Order,
+    Sum,
+)
+from app.engine.schema.problems import ProblemLog
+from app.engine.schema.values import Value, from_wire
+
+MOST_CONSTRAINTS = 1000
+MOST_LOOKUP_ROWS = 100_000
+MOST_JOINED = 50
+
+
+def parse_constraints(
+    wire: Any, columns: Mapping[str, Column], log: ProblemLog
+) -> tuple[Constraint, ...]:
+    """Constraints over usable columns; what is wrong is logged."""
+    if not isinstance(wire, list) or len(wire) > MOST_CONSTRAINTS:
+        log.add(f"expected a list of at most {MOST_CONSTRAINTS} constraints", "list them")
+        return ()
+    found = [_RuleReader(item, columns, log.below(i)).read() for i, item in enumerate(wire)]
+    return tuple(constraint for constraint in found if constraint is not None)
+
+
+class _RuleReader:
+    def __init__(self, wire: Any, columns: Mapping[str, Column], log: ProblemLog) -> None:
+        self.wire = wire
+        self.columns = columns
+        self.log = log
+
+    def read(self) -> Constraint | None:
+        kinds: dict[str, tuple[Callable[[], Constraint | None], set[str]]] = {
+            "sum": (self._sum, {"total", "parts", "tolerance"}),
+            "order": (self._order, {"columns", "strict"}),
+            "forbidden": (self._forbidden, {"when"}),
+            "implied": (self._implied, {"when", "then"}),
+            "lookup": (self._lookup, {"columns", "rows"}),
+        }
+        kind = self.wire.get("kind") if isinstance(self.wire, Mapping) else None
+        if not isinstance(kind, str) or kind not in kinds:
+            self.log.add("unknown kind of constraint", f"use one of {', '.join(kinds)}", "kind")
+            return None
+        read, known = kinds[kind]
+        for key in self.wire:
+            if key not in known | {"kind", "title", "description"}:
+                self.log.add("unknown key", f"use {', '.join(sorted(known))}", str(key))
+        before = len(self.log.found)
+        constraint = read()
+        return constraint if len(self.log.found) == before else None
+
+    def _column(self, name: Any, *steps: str | int) -> Column | None:
+        if not isinstance(name, str) or name not in self.columns:
+            self.log.add("no usable column has this name", "name a declared column", *steps)
+            return None
+        return self.columns[name]
+
+    def _several(self, key: str, least: int) -> tuple[Column, ...] | None:
+        names = self.wire.get(key)
+        if not isinstance(names, list) or not least <= len(names) <= MOST_JOINED:
+            self.log.add(f"expected {least} to {MOST_JOINED} columns", "list their names", key)
+            return None
+        found = [self._column(name, key, place) for place, name in enumerate(names)]
+        if None in found:
+            return None
+        if len(set(map(str, names))) < len(names):
+            self.log.add("a column is named twice", "take one away", key)
+        return tuple(column for column in found if column is not None)
+
+    def _sum(self) -> Constraint | None:
+        total, parts = self._column(self.wire.get("total"), "total"), self._several("parts", 1)
+        tolerance = self.wire.get("tolerance")
+        if tolerance is not None:
+            tolerance = self._tolerance(tolerance)
+        if total is None or parts is None:
+            return None
+        for column in (total, *parts):
+            if column.type not in ("integer", "number"):
+                self.log.add(f"`{column.name}` is not a number", "sums are of numbers", "parts")
+        if total in parts:
+            self.log.add("the total is not one of its parts", "take it away", "parts")
+        return Sum(total, parts, tolerance)
+
+    def _tolerance(self, raw: Any) -> float | None:
+        try:
+            tolerance = float(str(from_wire("number", raw)))
+        except ValueError as error:
+            self.log.add(str(error), "give a number of at least 0", "tolerance")
+            return None
+        if tolerance < 0:
+            self.log.add("a tolerance is not negative", "give at least 0", "tolerance")
+        return tolerance
+
+    def _order(self) -> Constraint | None:
+        columns, strict = self._several("columns", 2), self.wire.get("strict", False)
+        if not isinstance(strict, bool):
+            self.log.add("`strict` is true or false", "choose one", "strict")
+        if columns is None:
+            return None
+        numeric = {"integer", "number", "year"}
+        kinds = {"number" if column.type in numeric else column.type for column in columns}
+        if len(kinds) > 1 or kinds & {"string", "boolean"}:
+            self.log.add("these columns cannot be compared", "choose numbers or dates", "columns")
+        return Order(columns, strict is True)
+
+    def _forbidden(self) -> Constraint | None:
+        when = self._conditions("when")
+        return None if when is None else Forbidden(when)
+
+    def _implied(self) -> Constraint | None:
+        when, then = self._conditions("when"), self._conditions("then")
+        return None if when is None or then is None else Implied(when, then)
+
+    def _conditions(self, key: str) -> tuple[Condition, ...] | None:
+        wire = self.wire.get(key)
+        if not isinstance(wire, Mapping) or not 1 <= len(wire) <= MOST_JOINED:
+            self.log.add("expected conditions by column", 'write {"column": [values]}', key)
+            return None
+        found = [self._condition(key, name, raw) for name, raw in wire.items()]
+        return tuple(condition for condition in found if condition is not None)
+
+    def _condition(self, key: str, name: str, raw: Any) -> Condition | None:
+        column = self._column(name, key, name)
+        if column is None:
+            return None
+        if isinstance(raw, list) and raw:
+            listed = tuple(self._declared(column, item, key, name, i) for i, item in enumerate(raw))
+            return Condition(column, listed)
+        if isinstance(raw, Mapping) and raw and set(raw) <= {"minimum", "maximum"}:
+            return self._bounds(column, raw, key, name)
+        self.log.add(
+            "expected a list of values or bounds",
+            'write [values] or {"minimum": ..., "maximum": ...}',
+            key,
+            name,
+        )
+        return None
+
+    def _bounds(
+        self, column: Column, raw: Mapping[str, Any], key: str, name: str
+    ) -> Condition | None:
+        if column.type in ("string", "boolean"):
+            self.log.add("categories have no bounds", "list the values", key, name)
+            return None
+        ends = {end: self._value(column, raw[end], key, name, end) for end in raw}
+        return Condition(column, (), ends.get("minimum"), ends.get("maximum"))
+
+    def _lookup(self) -> Constraint | None:
+        columns, rows = self._several("columns", 2), self.wire.get("rows")
+        if not isinstance(rows, list) or not 1 <= len(rows) <= MOST_LOOKUP_ROWS:
+            self.log.add(f"expected 1 to {MOST_LOOKUP_ROWS} rows", "list combinations", "rows")
+            return None
+        if columns is None:
+            return None
+        return Lookup(columns, tuple(self._row(columns, row, i) for i, row in enumerate(rows)))
+
+    def _row(self, columns: tuple[Column, ...], row: Any, place: int) -> tuple[Value | None, ...]:
+        if not isinstance(row, list) or len(row) != len(columns):
+            self.log.add(f"expected {len(columns)} values", "one for each column", "rows", place)
+            return ()
+        pairs = zip(columns, row, strict=True)
+        return tuple(
+            self._declared(column, cell, "rows", place, i) for i, (column, cell) in enumerate(pairs)
+        )
+
+    def _value(self, column: Column, raw: Any, *steps: str | int) -> Value | None:
+        try:
+            return from_wire(column.type, raw, column.text_format.formats)
+        except ValueError as error:
+            self.log.add(str(error), f"write a value of type {column.type}", *steps)
+            return None
+
+    def _declared(self, column: Column, raw: Any, *steps: str | int) -> Value | None:
+        """A value that the column can store; None stands for null."""
+        value = None if raw is None else self._value(column, raw, *steps)
+        if raw is not None and value is None:
+            return None
+        if column.code(value) is None:
+            self.log.add(
+                f"`{column.name}` declares no such value",
+                "declare it, or take it away" if value is not None else "the column is required",
+                *steps,
+            )
+        return value
