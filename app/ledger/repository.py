@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import String, func, or_, select, type_coerce, update
+from sqlalchemy import Select, String, func, or_, select, type_coerce, update
 from sqlalchemy.orm import Session
 
 from app.database import rowcount
@@ -229,6 +229,10 @@ def suspend(session: Session, account_id: str, *, suspended: bool) -> None:
     )
 
 
+def suspended(session: Session) -> list[str]:
+    return list(session.scalars(select(_accounts.id).where(_accounts.suspended)))
+
+
 def entry(session: Session, account_id: str, sequence: int) -> LedgerRow | None:
     return session.get(LedgerRow, (account_id, sequence))
 
@@ -254,29 +258,36 @@ def is_refunded(session: Session, release_id: str) -> bool:
     )
 
 
-def entries(
+def entries(session: Session, account_id: str, after: int | None, limit: int) -> list[LedgerRow]:
+    """Entries of an account, oldest first, from the one after number `after`."""
+    return list(session.scalars(_entries(account_id, after, limit)))
+
+
+def entries_of(
     session: Session,
     account_id: str,
     after: int | None,
     limit: int,
     *,
-    dataset_id: str | None = None,
-    principal_id: str | None = None,
-    grant_id: str | None = None,
+    dataset_id: str,
+    principal_id: str,
+    grant_id: str | None,
 ) -> list[LedgerRow]:
-    """Oldest first; with `principal_id` only the lines of that analyst on that dataset."""
-    query = (
+    """Those about a dataset that a principal made, or that moved the principal's grant."""
+    query = _entries(account_id, after, limit).where(
+        LedgerRow.dataset_id == dataset_id,
+        or_(LedgerRow.principal_id == principal_id, LedgerRow.grant_id == grant_id),
+    )
+    return list(session.scalars(query))
+
+
+def _entries(account_id: str, after: int | None, limit: int) -> Select[tuple[LedgerRow]]:
+    return (
         select(LedgerRow)
         .where(LedgerRow.account_id == account_id, LedgerRow.sequence > (after or 0))
         .order_by(LedgerRow.sequence)
         .limit(limit)
     )
-    if principal_id is not None:
-        query = query.where(
-            LedgerRow.dataset_id == dataset_id,
-            or_(LedgerRow.principal_id == principal_id, LedgerRow.grant_id == grant_id),
-        )
-    return list(session.scalars(query))
 
 
 def count_of_kind(session: Session, account_id: str, kind: str) -> int:

@@ -130,6 +130,16 @@ class Budget:
                 error.pointer.replace("/budget", within, 1), error.message, error.remedy
             ) from None
 
+    @classmethod
+    def of(cls, account: AccountRow) -> Budget:
+        """The budget in force."""
+        return cls(
+            account.budget_epsilon,
+            account.budget_delta,
+            account.delta_for_approximate,
+            Caps(account.cap_primary, account.cap_delta),
+        )
+
     def as_detail(self) -> dict[str, Any]:
         """How the ledger's entries tell it, in exact decimal text."""
         return {

@@ -2,8 +2,119 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import hashlib
+from typing import Annotated
 
+from fastapi import APIRouter, Header, Response
+
+from app.engine.privacy.loss import Accountant
+from app.ledger import budgets, reading
+from app.ledger.schemas import BudgetChangeIn, BudgetOut, LedgerLine, VerificationOut
+from app.problems import PreconditionFailed, PreconditionRequired
+from app.routers.dependencies import Caller, ReadSession, WriteSession
+from app.routers.paging import Page, PageQuery
 from app.routers.wire import ExactRoute
+from app.security import access as accesses
 
 router = APIRouter(prefix="/v1", tags=["ledger"], route_class=ExactRoute)
+
+_ETAG = {"ETag": {"description": "Hash of the body.", "schema": {"type": "string"}}}
+
+
+def _etag(budget: BudgetOut) -> str:
+    return f'"{hashlib.sha256(budget.model_dump_json().encode()).hexdigest()[:32]}"'
+
+
+@router.get(
+    "/datasets/{dataset_id}/budget",
+    operation_id="get_budget",
+    summary="The budget: total, spent, remaining, or your allowance",
+    responses={200: {"headers": _ETAG}},
+)
+def get_budget(
+    dataset_id: str, principal: Caller, session: ReadSession, response: Response
+) -> BudgetOut:
+    access = accesses.open_dataset(session, principal, dataset_id)
+    shown = BudgetOut.of(budgets.view(session, access))
+    response.headers["ETag"] = _etag(shown)
+    return shown
+
+
+@router.put(
+    "/datasets/{dataset_id}/budget",
+    operation_id="set_budget",
+    summary="Put another budget in force, with a reason (custodian)",
+    description="Absolute values. `If-Match` carries the ETag of the budget as you saw it, so"
+    " that you decide on the spending that there is. The change stands in the ledger; the"
+    " guarantee becomes that of the highest cap there ever was.",
+    responses={200: {"headers": _ETAG}},
+)
+def set_budget(
+    dataset_id: str,
+    change: BudgetChangeIn,
+    principal: Caller,
+    session: WriteSession,
+    response: Response,
+    if_match: Annotated[
+        str | None, Header(alias="If-Match", description="ETag of the budget that you saw.")
+    ] = None,
+) -> BudgetOut:
+    dataset = accesses.own_dataset(session, principal, dataset_id)
+    access = accesses.open_dataset(session, principal, dataset_id)
+    _expect_match(if_match, _etag(BudgetOut.of(budgets.view(session, access))))
+    budgets.change(
+        session,
+        principal,
+        dataset,
+        epsilon=change.epsilon,
+        delta=change.delta,
+        delta_for_approximate=change.delta_for_approximate,
+        reason=change.reason,
+    )
+    shown = BudgetOut.of(budgets.view(session, access))
+    response.headers["ETag"] = _etag(shown)
+    return shown
+
+
+def _expect_match(if_match: str | None, etag: str) -> None:
+    if if_match is None:
+        raise PreconditionRequired(
+            "Send `If-Match` with the ETag that GET of this budget answered with."
+        )
+    if if_match.strip() != "*" and etag not in [tag.strip() for tag in if_match.split(",")]:
+        raise PreconditionFailed(
+            "The budget or its spending changed since you read it. Read it again, then decide."
+        )
+
+
+@router.get(
+    "/datasets/{dataset_id}/ledger",
+    operation_id="list_ledger",
+    summary="Entries of the ledger, oldest first",
+    description="The custodian reads the whole ledger of the account that the dataset draws on,"
+    " the entries of other datasets of the account included. An analyst reads the lines of"
+    " their own releases on this dataset.",
+)
+def list_ledger(
+    dataset_id: str, principal: Caller, session: ReadSession, page: PageQuery
+) -> Page[LedgerLine]:
+    access = accesses.open_dataset(session, principal, dataset_id)
+    accountant = Accountant(budgets.account_of(session, access.dataset).accountant)
+    rows, following = page.cut(
+        reading.entries(session, principal, access, after=page.after_number, limit=page.fetch),
+        key=lambda row: str(row.sequence),
+    )
+    lines = [LedgerLine.of(row, accountant, shows_totals=access.shows_budget) for row in rows]
+    return Page(items=lines, next=following)
+
+
+@router.get(
+    "/datasets/{dataset_id}/ledger/verification",
+    operation_id="verify_ledger",
+    summary="Whether the ledger is whole: chain, sums, caps, grants",
+    description="Reads every entry of the account. An analyst whose grant does not show the"
+    " budget reads the verdict alone.",
+)
+def verify_ledger(dataset_id: str, principal: Caller, session: ReadSession) -> VerificationOut:
+    access = accesses.open_dataset(session, principal, dataset_id)
+    return VerificationOut.of(reading.verification(session, access), access)

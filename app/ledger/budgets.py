@@ -1,0 +1,174 @@
+"""Use-cases of budgets: what a caller may see of one, and setting another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.engine.privacy.accounting import epsilon_for
+from app.engine.privacy.loss import Accountant, Charge
+from app.ledger import repository
+from app.ledger.models import AccountRow
+from app.ledger.repository import Position
+from app.ledger.service import AccountSuspended, Budget, append
+from app.problems import Conflict, FieldError, NotFound
+from app.security import audit
+from app.security.access import Access
+from app.security.principals import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A budget as declared: units of 1e-12 of epsilon and 1e-18 of delta."""
+
+    epsilon: int
+    delta: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All that an account tells those who may see its totals."""
+
+    budget: Declared
+    delta_for_approximate: int
+    cap: Charge
+    spent: Charge
+    remaining: Charge
+    epsilon_at_delta: Declared
+    releases: int
+    highest_cap: Charge
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """A budget as one caller may see it: the totals, their own allowance, or both."""
+
+    accountant: Accountant
+    is_open: bool
+    totals: Totals | None
+    allowance: Position | None
+
+
+def account_of(session: Session, dataset: DatasetRow) -> AccountRow:
+    """The account that the dataset draws on. `NotFound` for a public dataset, which has none."""
+    account = repository.account(session, dataset.account_id) if dataset.account_id else None
+    if account is None:
+        raise NotFound("A public dataset has neither budget nor ledger.")
+    return account
+
+
+def view(session: Session, access: Access) -> BudgetView:
+    """The budget behind a dataset, as far as this access shows it."""
+    account = account_of(session, access.dataset)
+    return BudgetView(
+        Accountant(account.accountant),
+        not account.suspended,
+        _totals(session, account) if access.shows_budget else None,
+        None if access.grant is None else repository.grant_position(session, access.grant.id),
+    )
+
+
+def _totals(session: Session, account: AccountRow) -> Totals:
+    charges = repository.count_of_kind(session, account.id, "charge")
+    refunds = repository.count_of_kind(session, account.id, "refund")
+    spent = Charge(account.spent_primary, account.spent_delta)
+    return Totals(
+        budget=Declared(account.budget_epsilon, account.budget_delta),
+        delta_for_approximate=account.delta_for_approximate,
+        cap=Charge(account.cap_primary, account.cap_delta),
+        spent=spent,
+        remaining=Charge(
+            account.cap_primary - spent.primary,
+            account.cap_delta - spent.delta,
+        ),
+        epsilon_at_delta=Declared(_epsilon_spent(account), account.budget_delta),
+        releases=charges - refunds,
+        highest_cap=Charge(account.highest_primary, account.highest_delta),
+        changes=repository.count_of_kind(session, account.id, "budget"),
+    )
+
+
+def _epsilon_spent(account: AccountRow) -> int:
+    """The epsilon that the spending so far amounts to at the budget's delta.
+
+    On `basic` that is the sum of epsilons. On `zcdp` it is the conversion of the spent rho
+    at the part of delta that the cap was converted at (what is not set aside), so that an
+    exhausted account reads the budget's own epsilon, up to rounding.
+    """
+    if Accountant(account.accountant) is Accountant.BASIC:
+        return account.spent_primary
+    return epsilon_for(account.spent_primary, account.budget_delta - account.delta_for_approximate)
+
+
+def change(
+    session: Session,
+    principal: Principal,
+    dataset: DatasetRow,
+    *,
+    epsilon: Decimal,
+    delta: Decimal | None,
+    delta_for_approximate: Decimal | None,
+    reason: str,
+) -> None:
+    """Put another budget in force, as an entry of the ledger and of the audit log.
+
+    What is None stays as it is. Raises `Invalid` for a budget that gives no cap, `Conflict`
+    if it would not cover what is spent.
+    """
+    account = account_of(session, dataset)
+    budget = Budget.declared(
+        epsilon,
+        Decimal(account.budget_delta).scaleb(-18) if delta is None else delta,
+        Decimal(account.delta_for_approximate).scaleb(-18)
+        if delta_for_approximate is None
+        else delta_for_approximate,
+        Accountant(account.accountant),
+        within="",
+    )
+    before = Budget.of(account).as_detail()
+    cap = Charge(budget.caps.primary, budget.caps.delta)
+    head = repository.set_budget(
+        session,
+        account.id,
+        budget_epsilon=budget.epsilon,
+        budget_delta=budget.delta,
+        delta_for_approximate=budget.delta_for_approximate,
+        cap=cap,
+    )
+    if head is None:
+        raise _refusal(repository.account_position(session, account.id), cap)
+    detail = {**budget.as_detail(), "before": before, "reason": reason}
+    append(
+        session,
+        account.id,
+        head,
+        kind="budget",
+        amount=cap,
+        dataset_id=dataset.id,
+        principal_id=principal.id,
+        detail=detail,
+    )
+    audit.record(
+        session,
+        principal_id=principal.id,
+        action="budget.changed",
+        subject=dataset.id,
+        detail=detail,
+    )
+    session.expire(account)
+
+
+def _refusal(position: Position, cap: Charge) -> Exception:
+    if not position.is_open:
+        return AccountSuspended()
+    field = "epsilon" if position.spent_primary > cap.primary else "delta"
+    return Conflict(
+        "More is spent already than this budget would cover.",
+        errors=[
+            FieldError(f"/{field}", "This is below what was spent.", "Set a budget that covers it.")
+        ],
+    )

@@ -1,0 +1,305 @@
+"""The wire of budgets and ledgers."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from app.database import format_time
+from app.engine.privacy.loss import (
+    DELTA_UNIT,
+    EPSILON_UNIT,
+    RHO_UNIT,
+    Accountant,
+    AmountError,
+    Charge,
+    Guarantee,
+    from_units,
+    to_units,
+)
+from app.ledger.budgets import BudgetView, Declared, Totals
+from app.ledger.models import LedgerRow
+from app.ledger.repository import Position
+from app.ledger.verification import Verification
+from app.problems import Invalid
+from app.routers.wire import Amount
+from app.security.access import Access
+
+_SAMPLE_HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+class GuaranteeIn(BaseModel):
+    """What a release asks for: epsilon, epsilon and delta, rho, or rho and delta."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"epsilon": "1", "delta": "1e-6"}]}
+    )
+
+    epsilon: Amount | None = Field(None, description="Epsilon; at least 1e-6.")
+    rho: Amount | None = Field(
+        None, description="Rho of zero-concentrated differential privacy, in place of epsilon."
+    )
+    delta: Amount | None = Field(
+        None, description="Delta, below 1; 0 or none asks for a pure guarantee."
+    )
+
+    def to_guarantee(self) -> Guarantee:
+        """Costs, so rounded up to units. Raises `Invalid` that points into /guarantee."""
+        if (self.epsilon is None) == (self.rho is None):
+            raise Invalid.at(
+                "/guarantee",
+                "A guarantee names either epsilon or rho.",
+                "Send one of the two, with delta beside it if you want one.",
+            )
+        field = "epsilon" if self.epsilon is not None else "rho"
+        epsilon = _units(self.epsilon, EPSILON_UNIT, "/guarantee/epsilon", "up")
+        rho = _units(self.rho, RHO_UNIT, "/guarantee/rho", "up")
+        delta = _units(self.delta, DELTA_UNIT, "/guarantee/delta", "up")
+        if delta is not None and delta >= 10**18:
+            raise Invalid.at("/guarantee/delta", "delta must be below 1", "Send a smaller delta.")
+        try:
+            return Guarantee(epsilon=epsilon, rho=rho, delta=delta)
+        except AmountError as error:
+            raise Invalid.at(f"/guarantee/{field}", str(error), "Send a larger amount.") from None
+
+
+class BudgetChangeIn(BaseModel):
+    """A budget to put in force: absolute values, not differences."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"epsilon": "20", "delta": "1e-6", "reason": "A second survey wave."}]
+        },
+    )
+
+    epsilon: Amount = Field(description="Total epsilon from now on.")
+    delta: Amount | None = Field(None, description="Total delta from now on; as it is, if omitted.")
+    delta_for_approximate: Amount | None = Field(
+        None,
+        description="On `zcdp`, how much of delta is set aside for approximate steps; as it is,"
+        " if omitted.",
+    )
+    reason: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+    ] = Field(description="Why; it stands in the ledger for good.")
+
+
+class EpsilonAmounts(BaseModel):
+    """Amounts in the terms of `basic` accounts: exact decimal text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    epsilon: str = Field(examples=["1"])
+    delta: str = Field(examples=["0.000001"])
+
+
+class RhoAmounts(BaseModel):
+    """Amounts in the terms of `zcdp` accounts: exact decimal text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rho: str = Field(examples=["0.024356"])
+    delta: str = Field(examples=["0"])
+
+
+Amounts = EpsilonAmounts | RhoAmounts
+
+
+def amounts(charge: Charge, accountant: Accountant) -> Amounts:
+    wire = charge.as_wire(accountant)
+    return EpsilonAmounts(**wire) if accountant is Accountant.BASIC else RhoAmounts(**wire)
+
+
+class AllowanceOut(BaseModel):
+    """The caller's own share of the budget."""
+
+    cap: Amounts | None = Field(description="Null: no limit besides the budget itself.")
+    spent: Amounts
+    remaining: Amounts | None = Field(description="What is left of the share; never extra.")
+
+    @classmethod
+    def of(cls, position: Position, accountant: Accountant) -> AllowanceOut:
+        cap = remaining = None
+        if position.cap_primary is not None and position.cap_delta is not None:
+            cap = amounts(Charge(position.cap_primary, position.cap_delta), accountant)
+        if position.remaining is not None:
+            remaining = amounts(position.remaining, accountant)
+        return cls(cap=cap, spent=amounts(position.spent, accountant), remaining=remaining)
+
+
+class BudgetOut(BaseModel):
+    """A budget. Totals are null for analysts whose grant does not show them."""
+
+    state: Literal["open", "suspended"] = Field(
+        description="`suspended`: the ledger does not add up, and nothing more is admitted."
+    )
+    accountant: Literal["basic", "zcdp"]
+    budget: EpsilonAmounts | None = Field(description="The total as declared.")
+    delta_for_approximate: str | None = Field(
+        description="On `zcdp`, the part of delta set aside for approximate steps.", examples=["0"]
+    )
+    cap: Amounts | None = Field(description="The total in the account's own terms.")
+    spent: Amounts | None
+    remaining: Amounts | None
+    epsilon_at_delta: EpsilonAmounts | None = Field(
+        description="What the spending so far amounts to as epsilon at the budget's delta."
+    )
+    releases: int | None = Field(
+        description="Releases charged and not given back, of all datasets of the account.",
+        examples=[3],
+    )
+    highest_cap: Amounts | None = Field(
+        description="The highest cap there ever was: the guarantee is that of this cap."
+    )
+    changes: int | None = Field(description="How often the budget was changed.", examples=[0])
+    note: str | None = Field(description="What changes of the budget mean for the guarantee.")
+    allowance: AllowanceOut | None = Field(description="Null for the custodian.")
+
+    @classmethod
+    def of(cls, view: BudgetView) -> BudgetOut:
+        allowance = (
+            None if view.allowance is None else AllowanceOut.of(view.allowance, view.accountant)
+        )
+        return cls(
+            state="open" if view.is_open else "suspended",
+            accountant=view.accountant.value,
+            allowance=allowance,
+            **_totals(view.totals, view.accountant),
+        )
+
+
+_CHANGED = (
+    "The budget was changed after it was declared. The guarantee is that of the highest cap;"
+    " changes that follow results leave no bound that was fixed in advance."
+)
+
+
+def _totals(totals: Totals | None, accountant: Accountant) -> dict[str, Any]:
+    if totals is None:
+        hidden = set(BudgetOut.model_fields) - {"state", "accountant", "allowance"}
+        return dict.fromkeys(hidden)
+    return {
+        "budget": _declared(totals.budget),
+        "delta_for_approximate": from_units(totals.delta_for_approximate, DELTA_UNIT),
+        "cap": amounts(totals.cap, accountant),
+        "spent": amounts(totals.spent, accountant),
+        "remaining": amounts(totals.remaining, accountant),
+        "epsilon_at_delta": _declared(totals.epsilon_at_delta),
+        "releases": totals.releases,
+        "highest_cap": amounts(totals.highest_cap, accountant),
+        "changes": totals.changes,
+        "note": _CHANGED if totals.changes else None,
+    }
+
+
+def _declared(budget: Declared) -> EpsilonAmounts:
+    return EpsilonAmounts(
+        epsilon=from_units(budget.epsilon, EPSILON_UNIT), delta=from_units(budget.delta, DELTA_UNIT)
+    )
+
+
+class LedgerLine(BaseModel):
+    """One entry of a ledger."""
+
+    sequence: int = Field(description="Counts from 1 without gaps.", examples=[2])
+    kind: Literal["opened", "joined", "charge", "refund", "budget"]
+    at: str = Field(examples=["2030-01-31T12:00:00.000000Z"])
+    dataset_id: str
+    release_id: str | None
+    principal_id: str
+    grant_id: str | None = Field(description="The grant charged besides the account.")
+    amount: Amounts = Field(
+        description="Charged or given back; on `opened` and `budget` the cap from here on."
+    )
+    spent_after: Amounts | None = Field(
+        description="The account's total after this entry; null where totals are not shown."
+    )
+    detail: dict[str, Any] = Field(
+        description="Public facts: the guarantee asked for, the synthesizer, a reason."
+    )
+    previous_hash: str = Field(examples=[_SAMPLE_HASH])
+    hash: str = Field(
+        description="SHA-256 over the previous hash and this entry.", examples=[_SAMPLE_HASH]
+    )
+
+    @classmethod
+    def of(cls, row: LedgerRow, accountant: Accountant, *, shows_totals: bool) -> LedgerLine:
+        spent = amounts(Charge(row.spent_primary, row.spent_delta), accountant)
+        return cls.model_validate(
+            {
+                "sequence": row.sequence,
+                "kind": row.kind,
+                "at": format_time(row.at),
+                "dataset_id": row.dataset_id,
+                "release_id": row.release_id,
+                "principal_id": row.principal_id,
+                "grant_id": row.grant_id,
+                "amount": amounts(Charge(row.primary, row.delta), accountant),
+                "spent_after": spent if shows_totals else None,
+                "detail": row.detail,
+                "previous_hash": row.previous_hash,
+                "hash": row.hash,
+            }
+        )
+
+
+class VerificationOut(BaseModel):
+    """Whether the ledger is whole: chain, sums, caps, grants."""
+
+    ok: bool
+    entries: int | None = Field(description="Null where totals are not shown.", examples=[4])
+    head_hash: str | None = Field(
+        description="Hash of the newest entry; keep it to prove later that nothing was cut off.",
+        examples=[_SAMPLE_HASH],
+    )
+    problems: list[str] | None = Field(
+        description="What does not add up; null for others than the custodian."
+    )
+
+    @classmethod
+    def of(cls, found: Verification, access: Access) -> VerificationOut:
+        return cls(
+            ok=found.ok,
+            entries=found.entries if access.shows_budget else None,
+            head_hash=found.head_hash if access.shows_budget else None,
+            problems=list(found.problems) if access.role == "custodian" else None,
+        )
+
+
+class AllowanceIn(BaseModel):
+    """An analyst's share of the budget, in the account's own terms."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"epsilon": "2", "delta": "1e-7"}]}
+    )
+
+    epsilon: Amount | None = Field(None, description="On `basic` accounts.")
+    rho: Amount | None = Field(None, description="On `zcdp` accounts.")
+    delta: Amount | None = Field(None, description="0 if omitted: pure releases only on `basic`.")
+
+    def to_cap(self, accountant: Accountant) -> Charge:
+        """A cap, so rounded down to units. Raises `Invalid` that points into /allowance."""
+        name, other = ("epsilon", "rho") if accountant is Accountant.BASIC else ("rho", "epsilon")
+        if getattr(self, other) is not None or getattr(self, name) is None:
+            raise Invalid.at(
+                f"/allowance/{other if getattr(self, other) is not None else name}",
+                f"An allowance on an account of the `{accountant}` accountant is in {name}.",
+                f"Send {name}, and delta if you want.",
+            )
+        primary = _units(getattr(self, name), EPSILON_UNIT, f"/allowance/{name}", "down")
+        delta = _units(self.delta, DELTA_UNIT, "/allowance/delta", "down")
+        return Charge(primary or 0, delta or 0)
+
+
+def _units(
+    value: Decimal | None, unit: Decimal, pointer: str, rounding: Literal["up", "down"]
+) -> int | None:
+    if value is None:
+        return None
+    try:
+        return to_units(value, unit, rounding=rounding)
+    except AmountError as error:
+        raise Invalid.at(pointer, str(error), "Send a smaller amount.") from None

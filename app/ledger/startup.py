@@ -1,0 +1,44 @@
+"""At start-up every ledger is held against its account; what does not add up is closed."""
+
+from __future__ import annotations
+
+import logging
+
+from app.database import Database
+from app.ledger import repository
+from app.ledger.verification import Verification, verify, verify_all
+from app.security import audit
+
+log = logging.getLogger("halftone.ledger")
+
+
+def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...]:
+    """Suspend the accounts whose ledger is not whole, reopen those that are whole again.
+
+    The rest of the service goes on: a suspended account only admits nothing more, and
+    `/readyz` says so. Returns what is not whole.
+    """
+    with database.read() as session:
+        found = verify_all(session)
+        suspended = set(repository.suspended(session))
+    changed = [one.account_id for one in found if one.ok == (one.account_id in suspended)]
+    if changed:
+        _settle(database, changed)
+    broken = tuple(one for one in found if not one.ok)
+    for one in broken:
+        log.error("the ledger of account %s is not whole: %s", one.account_id, one.problems[0])
+    return broken
+
+
+def _settle(database: Database, account_ids: list[str]) -> None:
+    with database.write() as session:
+        for account_id in account_ids:
+            found = verify(session, account_id)
+            repository.suspend(session, account_id, suspended=not found.ok)
+            audit.record(
+                session,
+                principal_id=None,
+                action="account.reopened" if found.ok else "account.suspended",
+                subject=account_id,
+                detail={"problems": list(found.problems)},
+            )
