@@ -91,6 +91,12 @@ def builtin(name: str) -> Synthesizer:
     return cast(Synthesizer, getattr(importlib.import_module(module), attribute)())
 
 
+def import_builtins() -> None:
+    """Have the built-ins ready, in a process that waits to be asked for one."""
+    for name in _BUILT_IN:
+        builtin(name)
+
+
 def load(name: str) -> Synthesizer:
     """Any registered synthesizer. Imports third-party code: for child processes only."""
     if name in _BUILT_IN:

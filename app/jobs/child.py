@@ -1,0 +1,123 @@
+"""Synthesizers' processes, as their hosts use them: start, ask, and end within limits."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TypeVar
+
+from app.engine.privacy.wire import FrameError
+from app.engine.synthesizers import host
+from app.engine.synthesizers.base import CountsTable, Table
+from app.engine.synthesizers.host import ChildGaveUp
+from app.engine.synthesizers.operations import Check, Checked, Describe, Described, Sample
+from app.jobs.process import ChildProcess
+from app.settings import Settings
+
+T = TypeVar("T")
+
+
+class ChildUnusable(Exception):
+    """A synthesizer's process gave up, went away, took too long, or answered nonsense.
+
+    `detail` is for the custodian or the operator alone.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("the synthesizer's process did not do what it was asked")
+        self.detail = detail
+
+
+class ChildHost:
+    """Starts synthesizers' processes, one for each thing that is asked.
+
+    Inside its `with` block one process is kept warm: it has imported what it needs before a
+    job wants it. Processes die with the thread's process; the thread that starts one must
+    live as long.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spare: ChildProcess | None = None
+        self._keeps_spare = False
+
+    def __enter__(self) -> ChildHost:
+        self._keeps_spare = True
+        self._spare = self._start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._keeps_spare = False
+        if self._spare is not None:
+            self._spare.close()
+
+    def describe(self, name: str) -> Described:
+        """A synthesizer in its own words. Raises `ChildUnusable`."""
+        return self._ask(lambda child: host.describe(child.connection, Describe(name)))
+
+    def check(self, request: Check) -> Checked:
+        """Validate a form and forecast its run, from public facts. Raises `ChildUnusable`."""
+        return self._ask(lambda child: host.check(child.connection, request))
+
+    def counts(self, request: Sample, child: ChildProcess) -> CountsTable:
+        """The counts of a stored model. Raises `ChildUnusable`."""
+        with _explained(child):
+            return host.counts(child.connection, request)
+
+    def rows(self, request: Sample, child: ChildProcess) -> Iterator[Table]:
+        """The rows of a sample, in parts. Raises `ChildUnusable`."""
+        with _explained(child):
+            yield from host.sample(
+                child.connection, request, most_rows=self._settings.max_sample_rows
+            )
+
+    @contextlib.contextmanager
+    def process(self, memory_bytes: int) -> Iterator[ChildProcess]:
+        """A process of one's own, ended with the block."""
+        child = self._take()
+        try:
+            child.limit_memory(memory_bytes)
+            yield child
+        finally:
+            child.close()
+
+    def _take(self) -> ChildProcess:
+        child, self._spare = self._spare, None
+        if child is not None and not child.alive:
+            child.close()
+            child = None
+        child = child or self._start()
+        if self._keeps_spare:
+            self._spare = self._start()
+        return child
+
+    def _start(self) -> ChildProcess:
+        return ChildProcess(hidden=[self._settings.data])
+
+    def _ask(self, question: Callable[[ChildProcess], T]) -> T:
+        with self.process(self._settings.job_memory_bytes) as child:
+            limit = threading.Timer(self._settings.check_time_limit_s, child.kill)
+            limit.daemon = True
+            limit.start()
+            try:
+                with _explained(child):
+                    return question(child)
+            finally:
+                limit.cancel()
+
+
+@contextlib.contextmanager
+def _explained(child: ChildProcess) -> Iterator[None]:
+    try:
+        yield
+    except ChildGaveUp as error:
+        raise ChildUnusable(error.detail) from error
+    except FrameError as error:
+        raise ChildUnusable(f"{error}\n{child.said}") from error

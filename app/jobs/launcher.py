@@ -1,0 +1,117 @@
+"""Started as a script: confines this process, then becomes a synthesizer's child.
+
+    python -I launcher.py <socket> <parent's pid> <JSON plan>
+
+The plan names the module to run, where to import from, and what to read, list and write.
+The process dies with its parent, leaves no core file, and, where the kernel has Landlock
+(Linux 5.13), reads only code and libraries, writes only its own empty folder, and opens no
+TCP connection (Linux 6.7). It reads nothing of the service's folder even where that folder
+lies beside the code. On other systems the separate process is all there is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_ADD_RULE = 445
+_LANDLOCK_RESTRICT_SELF = 446
+_RULE_PATH_BENEATH = 1
+_GET_VERSION = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_ALL_OF_FIRST_VERSION = (1 << 13) - 1
+_REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
+_BIND_AND_CONNECT = 0b11
+_SCOPE_SOCKETS_AND_SIGNALS = 0b11
+
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = [
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    ]
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32)]
+
+
+def main(arguments: list[str]) -> None:
+    connection, parent, plan = int(arguments[0]), int(arguments[1]), json.loads(arguments[2])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _confine(libc, plan)
+    if os.getppid() != parent:
+        os._exit(1)
+    sys.path[:] = plan["import_from"]
+    importlib.import_module(plan["module"]).main(connection)
+
+
+def _confine(libc: Any, plan: dict[str, Any]) -> None:
+    version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _GET_VERSION)
+    if version < 1:
+        return
+    handled = _handled(version)
+    ruleset = _Ruleset(
+        handled,
+        _BIND_AND_CONNECT if version >= 4 else 0,
+        _SCOPE_SOCKETS_AND_SIGNALS if version >= 6 else 0,
+    )
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    rules = libc.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), size, 0)
+    if rules < 0:
+        return
+    for path in plan["read"]:
+        _allow(libc, rules, path, _READ)
+    for path in plan["list"]:
+        _allow(libc, rules, path, _READ_DIR)
+    for path in plan["write"]:
+        _allow(libc, rules, path, handled)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0):
+        sys.exit("the process could not be confined")
+    os.close(rules)
+
+
+def _handled(version: int) -> int:
+    handled = _ALL_OF_FIRST_VERSION
+    if version >= 2:
+        handled |= _REFER
+    if version >= 3:
+        handled |= _TRUNCATE
+    if version >= 5:
+        handled |= _IOCTL
+    return handled
+
+
+def _allow(libc: Any, rules: int, path: str, access: int) -> None:
+    try:
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):
+        access &= _FILE_RIGHTS
+    beneath = _PathBeneath(access, opened)
+    libc.syscall(_LANDLOCK_ADD_RULE, rules, _RULE_PATH_BENEATH, ctypes.byref(beneath), 0)
+    os.close(opened)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

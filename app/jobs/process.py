@@ -1,0 +1,171 @@
+"""A synthesizer's process: started warm, confined, and ended by force when it must.
+
+It holds one socket and nothing else of the service: no database, path, key or setting. Its
+environment is made from nothing, its folder is empty, and what it prints is kept back, to a
+limit, for the custodian.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+CHILD = "app.engine.synthesizers.child"
+"""A module whose `main(fd)` talks to the worker over the socket `fd`."""
+LAUNCHER = Path(__file__).with_name("launcher.py")
+MOST_SAID_BYTES = 16 * 1024
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class ChildProcess:
+    """One process at the other end of `connection`; `kill` ends it and all that it started.
+
+    `hidden` are folders that it may not read though they lie beside code it imports.
+    """
+
+    def __init__(self, hidden: Sequence[Path] = (), module: str = CHILD) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._folder = tempfile.TemporaryDirectory(prefix="halftone-child-")
+        self.connection, theirs = socket.socketpair()
+        plan = {
+            "module": module,
+            **_paths(Path(self._folder.name), [path.resolve() for path in hidden]),
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    str(LAUNCHER),
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    json.dumps(plan),
+                ],
+                env=_environment(self._folder.name),
+                cwd=self._folder.name,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        self._said = bytearray()
+        self._reader = threading.Thread(
+            target=self._listen, args=(self._process.stdout,), name="child output", daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        # Asks without reaping, so that the process id stays ours until `close`.
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return not self._closed and os.waitid(os.P_PID, self.pid, options) is None
+
+    @property
+    def said(self) -> str:
+        """The end of what it printed. For the custodian alone."""
+        return self._said.decode(errors="replace")
+
+    def limit_memory(self, size_bytes: int) -> None:
+        """Let the process itself hit a wall beyond which allocations fail."""
+        if hasattr(resource, "prlimit"):
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self.pid, resource.RLIMIT_DATA, (size_bytes, size_bytes))
+
+    def kill(self) -> None:
+        """End the process and its descendants; safe from any thread and more than once."""
+        with self._lock:
+            if not self._closed:
+                self._kill()
+
+    def _kill(self) -> None:
+        descendants = _descendants(self.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for each in descendants:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the process, wait for it, and clear its folder."""
+        with self._lock:
+            if self._closed:
+                return
+            self._kill()
+            self._process.wait()
+            self._closed = True
+        self.connection.close()
+        self._reader.join(1)
+        with contextlib.suppress(OSError):
+            self._folder.cleanup()
+
+    def _listen(self, output: IO[bytes]) -> None:
+        with output:
+            while piece := os.read(output.fileno(), 4096):
+                self._said += piece
+                del self._said[:-MOST_SAID_BYTES]
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def _environment(folder: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
+    threads = {name: os.environ.get(name, "1") for name in _THREADS}
+    return {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **threads, **kept}
+
+
+def _paths(folder: Path, hidden: Sequence[Path]) -> dict[str, list[str]]:
+    """Where the child imports from, and what it may read, list and write."""
+    import_from = [str(Path(entry).resolve()) for entry in sys.path if entry or Path.cwd()]
+    roots = {Path(sys.prefix), Path(sys.base_prefix), LAUNCHER.parent, *map(Path, import_from)}
+    readable: set[Path] = {Path(entry) for entry in (*_SYSTEM, *_DEVICES)}
+    listed: set[Path] = set()
+    for root in roots:
+        _share(root.resolve(), hidden, readable, listed)
+    return {
+        "import_from": list(dict.fromkeys(import_from)),
+        "read": sorted(map(str, readable)),
+        "list": sorted(map(str, listed)),
+        "write": [str(folder)],
+    }
+
+
+def _share(root: Path, hidden: Sequence[Path], readable: set[Path], listed: set[Path]) -> None:
+    """Make a folder readable, around what is hidden inside it."""
+    if any(root == path or path in root.parents for path in hidden):
+        return
+    if not any(root in path.parents for path in hidden):
+        readable.add(root)
+        return
+    listed.add(root)
+    with contextlib.suppress(OSError):
+        for inside in root.iterdir():
+            _share(inside, hidden, readable, listed)

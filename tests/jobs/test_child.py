@@ -1,0 +1,235 @@
+"""Synthesizers' processes: confined, limited, and gone when they should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import Limits
+from app.engine.synthesizers.operations import Check
+from app.jobs.child import ChildHost, ChildUnusable
+from app.jobs.process import ChildProcess
+from app.settings import Settings
+
+PROBE = """
+import json, os, socket, subprocess, sys, time
+
+def main(descriptor):
+    connection = socket.socket(fileno=descriptor)
+    order = json.loads(connection.recv(65536))
+    connection.sendall(json.dumps(globals()[order["do"]](*order["with"])).encode())
+
+def environment():
+    return sorted(os.environ)
+
+def read(path):
+    try:
+        return open(path, "rb").read().decode("utf-8", "replace")
+    except OSError as error:
+        return type(error).__name__
+
+def connect(port):
+    try:
+        return bool(socket.create_connection(("127.0.0.1", port), 5))
+    except OSError as error:
+        return type(error).__name__
+
+def here():
+    return os.listdir(".")
+
+def descriptors():
+    return [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+            if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+def allocate(size):
+    try:
+        return len(bytearray(size))
+    except MemoryError:
+        return "MemoryError"
+
+def offspring():
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
+
+def shout(times):
+    for _ in range(times):
+        print("x" * 1000)
+    return "done"
+"""
+
+
+@pytest.fixture
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildProcess]:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "halftone_probe.py").write_text(PROBE)
+    (code / "store").mkdir()
+    (code / "store" / "halftone.sqlite").write_text("private rows")
+    monkeypatch.syspath_prepend(str(code))
+    monkeypatch.setenv("HALFTONE_MASTER_KEY", "a secret")
+    child = ChildProcess(hidden=[code / "store"], module="halftone_probe")
+    yield child
+    child.close()
+
+
+def ask(child: ChildProcess, do: str, *arguments: object) -> object:
+    child.connection.settimeout(20)
+    child.connection.sendall(json.dumps({"do": do, "with": arguments}).encode())
+    return json.loads(child.connection.recv(65536))
+
+
+def confined() -> bool:
+    """Whether this kernel has Landlock, which the launcher uses where it can."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) >= 1
+
+
+needs_landlock = pytest.mark.skipif(not confined(), reason="the kernel has no Landlock")
+
+
+def gone(pid: int, within_s: float = 5) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_the_environment_holds_nothing_of_the_service(probe: ChildProcess) -> None:
+    names = ask(probe, "environment")
+    assert isinstance(names, list)
+    assert not [name for name in names if "HALFTONE" in name or "KEY" in name]
+
+
+def test_the_folder_is_empty(probe: ChildProcess) -> None:
+    assert ask(probe, "here") == []
+
+
+def test_no_file_of_the_service_is_open(probe: ChildProcess, tmp_path: Path) -> None:
+    with open(tmp_path / "held", "w"):
+        opened = ask(probe, "descriptors")
+    assert isinstance(opened, list)
+    assert not [target for target in opened if str(tmp_path) in target]
+
+
+@needs_landlock
+def test_the_store_cannot_be_read_though_it_lies_beside_the_code(
+    probe: ChildProcess, tmp_path: Path
+) -> None:
+    assert ask(probe, "read", str(tmp_path / "code" / "store" / "halftone.sqlite")) == (
+        "PermissionError"
+    )
+
+
+@needs_landlock
+def test_the_workers_environment_cannot_be_read(probe: ChildProcess) -> None:
+    assert ask(probe, "read", f"/proc/{os.getpid()}/environ") == "PermissionError"
+
+
+@needs_landlock
+def test_there_is_no_network(probe: ChildProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert ask(probe, "connect", listener.getsockname()[1]) == "PermissionError"
+
+
+def test_memory_ends_at_a_wall(probe: ChildProcess) -> None:
+    probe.limit_memory(512 * 1024**2)
+    assert ask(probe, "allocate", 1024**3) == "MemoryError"
+
+
+def test_what_it_prints_is_kept_to_a_limit(probe: ChildProcess) -> None:
+    assert ask(probe, "shout", 2000) == "done"
+    probe.close()
+    assert 0 < len(probe.said) <= 16 * 1024
+
+
+def test_killing_it_kills_what_it_started(probe: ChildProcess) -> None:
+    pid = ask(probe, "offspring")
+    assert isinstance(pid, int)
+    probe.kill()
+    assert gone(pid)
+
+
+def test_killing_it_wakes_who_waits_for_it(probe: ChildProcess) -> None:
+    probe.kill()
+    assert probe.connection.recv(1) == b""
+
+
+def test_it_dies_with_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "sleeper.py").write_text("import time\ndef main(fd): time.sleep(600)\n")
+    read, write = os.pipe()
+    parent = os.fork()
+    if not parent:  # pragma: no cover  (runs in the fork)
+        import sys
+
+        sys.path.insert(0, str(tmp_path))
+        os.write(write, str(ChildProcess(module="sleeper").pid).encode())
+        signal.pause()
+    os.close(write)
+    child = int(os.read(read, 20))
+    os.close(read)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert gone(child)
+
+
+SCHEMA = Schema.parse(
+    {"fields": [{"name": "colour", "type": "string", "constraints": {"enum": ["red", "blue"]}}]}
+)
+
+
+def check_request(form: dict[str, object]) -> Check:
+    return Check(
+        "histogram",
+        form,
+        SCHEMA,
+        PrivacyUnit.parse({"kind": "row"}),
+        PrivacyLoss.pure(10**12),
+        None,
+        Limits(1000, None, 2**30, 60),
+    )
+
+
+def test_a_host_describes_and_checks_in_a_process() -> None:
+    host = ChildHost(Settings())
+    assert host.describe("histogram").name == "histogram"
+    checked = host.check(check_request({}))
+    assert checked.params is not None
+    assert checked.preflight.cells == 3  # red, blue and null
+    assert host.check(check_request({"unknown": 1})).params is None
+
+
+def test_an_unknown_synthesizer_is_unusable() -> None:
+    with pytest.raises(ChildUnusable):
+        ChildHost(Settings()).describe("nothing_of_that_name")
+
+
+def test_a_slow_answer_is_cut_short() -> None:
+    begun = time.monotonic()
+    with pytest.raises(ChildUnusable):
+        ChildHost(Settings(check_time_limit_s=0.01)).describe("histogram")
+    assert time.monotonic() - begun < 5
+
+
+def test_a_spare_process_is_kept_warm_and_ends_with_its_host() -> None:
+    with ChildHost(Settings()) as host:
+        before = psutil.Process().children()
+        with host.process(2**31) as child:
+            assert child.pid in [each.pid for each in before]
+        spare = [each.pid for each in psutil.Process().children()]
+        assert len(spare) == 1
+    assert all(gone(pid) for pid in spare)
