@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from app import migrate
 from app.database import Database
+from app.releases.catalogue import Catalogue
 from app.routers import (
     datasets,
     docs,
@@ -41,6 +42,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.settings = settings
+    app.state.catalogue = Catalogue(settings)
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
     for module in (

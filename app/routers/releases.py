@@ -2,8 +2,343 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
 
+import anyio
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.engine.schema import Schema
+from app.idempotency import Attempt
+from app.problems import PROBLEM_TYPE
+from app.releases import admission, costing, events, repository, results, service, views
+from app.releases.admission import Prepared
+from app.releases.catalogue import Catalogue
+from app.releases.downloads import Format
+from app.releases.feed import Feed
+from app.releases.openapi import BUDGET_EXCEEDED
+from app.releases.schemas import (
+    PreflightOut,
+    ProblemOut,
+    ReleaseIn,
+    ReleaseOut,
+    ReleaseState,
+)
+from app.routers.data import etag_matches, file_headers
+from app.routers.dependencies import (
+    Caller,
+    DatabaseDep,
+    ReadSession,
+    SettingsDep,
+    WriteSession,
+    attempt_of,
+)
+from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.wire import ExactRoute
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
+
+ReleaseId = Annotated[str, Path(description="Id of the release.", max_length=64)]
+DatasetId = Annotated[str, Path(description="Id of the dataset.", max_length=64)]
+ReleaseAttempt = Annotated[Attempt | None, Depends(attempt_of("releases.create"))]
+
+_LOCATION = {"description": "Where the new resource is.", "schema": {"type": "string"}}
+_REPLAYED = {
+    "description": "`true` on the answer to a repeated Idempotency-Key.",
+    "schema": {"type": "string", "enum": ["true"]},
+}
+CREATED_HEADERS = {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}
+
+
+def get_catalogue(request: Request) -> Catalogue:
+    catalogue: Catalogue = request.app.state.catalogue
+    return catalogue
+
+
+CatalogueDep = Annotated[Catalogue, Depends(get_catalogue)]
+
+
+@contextlib.asynccontextmanager
+async def event_feed(app: FastAPI) -> AsyncIterator[None]:
+    """Run the one poller that feeds the event streams of this process."""
+    feed = Feed(app.state.database)
+    app.state.feed = feed
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def prepared(
+    dataset_id: DatasetId,
+    form: ReleaseIn,
+    principal: Caller,
+    attempt: ReleaseAttempt,
+    database: DatabaseDep,
+    catalogue: CatalogueDep,
+    settings: SettingsDep,
+) -> Prepared:
+    """All checks of a request, before the write transaction opens."""
+    return admission.prepare(database, catalogue, principal, dataset_id, form, attempt, settings)
+
+
+@router.post(
+    "/datasets/{dataset_id}/releases",
+    status_code=admission.ACCEPTED,
+    operation_id="request_release",
+    summary="Request a release",
+    responses={
+        202: {"description": "Admitted, charged and queued.", "headers": CREATED_HEADERS},
+        409: {
+            "description": "The budget cannot cover it, or the dataset takes no releases.",
+            "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
+        },
+    },
+)
+def request_release(
+    request: Request,
+    response: Response,
+    principal: Caller,
+    checked: Annotated[Prepared, Depends(prepared)],
+    attempt: ReleaseAttempt,
+    settings: SettingsDep,
+    session: WriteSession,
+) -> ReleaseOut:
+    """Charge the budget and queue a run of one synthesizer under one guarantee.
+
+    The charge follows from public facts and is fixed here. What the remaining budget cannot
+    cover is refused with what is left and the largest epsilon that would fit.
+    """
+    accepted = admission.admit(session, principal, checked, attempt, settings)
+    created(request, response, f"/v1/releases/{accepted.release_id}", replayed=accepted.replayed)
+    release, dataset = service.visible(session, principal, accepted.release_id)
+    return views.release(session, principal, release, dataset)
+
+
+def created(request: Request, response: Response, path: str, *, replayed: bool) -> None:
+    """The headers of an answer that made something, now or at an earlier attempt."""
+    root: str = request.scope.get("root_path", "")
+    response.headers["Location"] = root.rstrip("/") + path
+    if replayed:
+        response.headers["Idempotent-Replayed"] = "true"
+
+
+@router.post(
+    "/datasets/{dataset_id}/releases/preflight",
+    operation_id="preflight_release",
+    summary="What would a release cost and need?",
+)
+def preflight(
+    dataset_id: DatasetId,
+    form: ReleaseIn,
+    principal: Caller,
+    database: DatabaseDep,
+    catalogue: CatalogueDep,
+    settings: SettingsDep,
+) -> PreflightOut:
+    """Nothing is charged and nothing is looked up in the data: public facts only.
+
+    What would be refused with 422 is listed under `problems` instead.
+    """
+    costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
+    preview, needs = costed.preview, costed.preflight
+    return PreflightOut(
+        fits=preview is not None and preview.fits and not costed.problems,
+        charge=costed.charge,
+        remaining_after=None if preview is None else preview.remaining_after,
+        cells=None if needs is None else needs.cells,
+        memory_bytes=None if needs is None else needs.memory_bytes,
+        expected_error=costed.expected_error,
+        problems=[
+            ProblemOut(pointer=fault.pointer, message=fault.message, remedy=fault.remedy)
+            for fault in costed.problems
+        ],
+    )
+
+
+@router.get("/releases", operation_id="list_releases", summary="List releases")
+def list_releases(
+    principal: Caller,
+    session: ReadSession,
+    page: PageQuery,
+    dataset: Annotated[str | None, Query(max_length=64, description="Of this dataset.")] = None,
+    state: Annotated[ReleaseState | None, Query(description="In this state.")] = None,
+) -> Page[ReleaseOut]:
+    """Own releases, and for a custodian all releases of own datasets; newest first."""
+    rows = repository.visible_releases(
+        session,
+        principal,
+        dataset_id=dataset,
+        state=state,
+        before=page.after_moment,
+        limit=page.fetch,
+    )
+    shown, following = page.cut(rows, lambda row: by_creation(row[0]))
+    return Page(items=views.releases(session, principal, shown), next=following)
+
+
+@router.get("/releases/{release_id}", operation_id="get_release", summary="One release")
+def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) -> ReleaseOut:
+    release, dataset = service.visible(session, principal, release_id)
+    return views.release(session, principal, release, dataset)
+
+
+@router.post(
+    "/releases/{release_id}/cancel",
+    operation_id="cancel_release",
+    summary="Cancel a release",
+)
+def cancel_release(release_id: ReleaseId, principal: Caller, session: WriteSession) -> ReleaseOut:
+    """Stop it; `refunded` says whether the charge was given back.
+
+    That is so only if no worker ever claimed it. A running one stops within seconds, keeps
+    its charge and publishes nothing. Cancelling again changes nothing; a finished release
+    answers 409.
+    """
+    release = service.cancel(session, principal, release_id)
+    _, dataset = service.visible(session, principal, release_id)
+    return views.release(session, principal, release, dataset)
+
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events `state`, `progress` and `end`, each with an id and one line of "
+        "JSON. The stream ends after `end`.",
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "example": 'id: 2\nevent: progress\ndata: {"progress":0.05,"stage":"counting"}\n\n',
+            }
+        },
+    },
+    204: {"description": "The release has ended and every event was seen: do not reconnect."},
+}
+
+
+@router.get(
+    "/releases/{release_id}/events",
+    operation_id="follow_release",
+    summary="Follow a release",
+    response_class=StreamingResponse,
+    responses=_STREAM,
+)
+def follow_release(
+    request: Request,
+    release_id: ReleaseId,
+    principal: Caller,
+    session: ReadSession,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            description="Go on after this event.",
+            pattern="^[0-9]{1,9}$",
+        ),
+    ] = None,
+) -> Response:
+    """Server-sent events; a comment is sent every 15 seconds to keep the connection open."""
+    release, _ = service.visible(session, principal, release_id)
+    seen = int(last_event_id or 0)
+    has_ended = release.state not in repository.ACTIVE
+    if has_ended and not events.after(session, release.id, seen):
+        return Response(status_code=204)
+    feed: Feed = request.app.state.feed
+    return StreamingResponse(
+        feed.follow(release.id, seen),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+_MEASUREMENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The noisy tables.",
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["release_id", "measurements"],
+                    "properties": {
+                        "release_id": {"type": "string"},
+                        "measurements": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["columns", "values", "standard_error"],
+                                "properties": {
+                                    "columns": {
+                                        "type": "array",
+                                        "description": "Each column with the labels of its cells.",
+                                        "items": {"type": "object"},
+                                    },
+                                    "values": {
+                                        "type": "array",
+                                        "description": "Noisy counts, flat, in C order.",
+                                        "items": {"type": "integer"},
+                                    },
+                                    "standard_error": {"type": "number"},
+                                },
+                            },
+                        },
+                    },
+                }
+            },
+            "text/csv": {"schema": {"type": "string"}},
+            Format.PARQUET.media_type: {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+    304: {"description": "Unchanged since the ETag that was sent."},
+}
+
+
+@router.get(
+    "/releases/{release_id}/measurements",
+    operation_id="get_measurements",
+    summary="The noisy tables of a release",
+    response_class=StreamingResponse,
+    responses=_MEASUREMENTS,
+)
+def get_measurements(
+    release_id: ReleaseId,
+    principal: Caller,
+    session: ReadSession,
+    form: Annotated[
+        Literal["json", "csv", "parquet"],
+        Query(
+            alias="format",
+            description="`csv` and `parquet` have a row for each noisy cell.",
+        ),
+    ] = "json",
+    if_none_match: Annotated[str | None, Header(description="ETags that the caller has.")] = None,
+) -> Response:
+    """Every noisy count that the release bought, with its standard error: a product itself."""
+    release, dataset = service.visible(session, principal, release_id)
+    tables = results.noisy_tables(session, release)
+    etag = f'"{release.id}-{form}"'
+    headers = file_headers(f"{release.id}-measurements.{form}", etag)
+    if etag_matches(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    schema = Schema.parse(dataset.schema)
+    if form == "json":
+        pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
+    else:
+        pieces = results.as_long_form(tables, schema, Format(form))
+        media_type = Format(form).media_type
+    return StreamingResponse(pieces, media_type=media_type, headers=headers)
+
+
+@router.get(
+    "/releases/{release_id}/certificate",
+    operation_id="get_certificate",
+    summary="The privacy certificate of a release",
+)
+def get_certificate(
+    release_id: ReleaseId, principal: Caller, session: ReadSession
+) -> dict[str, Any]:
+    """Unit, neighbours, guarantee, each mechanism's sensitivity and scale, versions, ledger."""
+    release, _ = service.visible(session, principal, release_id)
+    return results.certificate(release)

@@ -1,9 +1,72 @@
-"""The synthesizers on offer and their forms."""
+"""Synthesizers: which there are, and the form of each."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+
+from app.releases.catalogue import Description
+from app.routers.dependencies import Caller
+from app.routers.releases import CatalogueDep
 from app.routers.wire import ExactRoute
 
 router = APIRouter(prefix="/v1", tags=["synthesizers"], route_class=ExactRoute)
+
+
+class SynthesizerOut(BaseModel):
+    """One method of making synthetic data."""
+
+    name: str = Field(examples=["mst"])
+    title: str = Field(examples=["Maximum spanning tree of two-way marginals"])
+    reference: str = Field(description="Where the method is from.")
+    version: str = Field(examples=["1"])
+    distribution: str = Field(description="The package that holds it.", examples=["halftone"])
+    assurance: Literal["enforced", "declared"] = Field(
+        description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
+        "allows it to read the bounded table, and it vouches for its own guarantee."
+    )
+    state: Literal["available"] = "available"
+
+
+class SynthesizerFormOut(SynthesizerOut):
+    """A synthesizer with the form that `params` of a release takes."""
+
+    params: dict[str, Any] = Field(description="JSON Schema of the form.")
+
+
+class SynthesizersOut(BaseModel):
+    """All synthesizers that can be used: built-ins first."""
+
+    items: list[SynthesizerOut]
+    next: str | None = Field(None, description="Always null: they fit one page.")
+
+
+@router.get("/synthesizers", operation_id="list_synthesizers", summary="List synthesizers")
+def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
+    described = [catalogue.describe(entry.name) for entry in catalogue.entries()]
+    return SynthesizersOut(items=[SynthesizerOut(**_facts(each)) for each in described])
+
+
+@router.get(
+    "/synthesizers/{name}", operation_id="get_synthesizer", summary="One synthesizer and its form"
+)
+def get_synthesizer(
+    name: Annotated[str, Path(description="Its registered name.", max_length=64)],
+    _: Caller,
+    catalogue: CatalogueDep,
+) -> SynthesizerFormOut:
+    described = catalogue.describe(name)
+    return SynthesizerFormOut(**_facts(described), params=described.params_schema)
+
+
+def _facts(described: Description) -> dict[str, Any]:
+    return {
+        "name": described.entry.name,
+        "title": described.title,
+        "reference": described.reference,
+        "version": described.version,
+        "distribution": described.entry.distribution,
+        "assurance": described.entry.assurance,
+    }

@@ -1,0 +1,144 @@
+"""Admission of a release: charge, ledger row, release and job in one write transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.database import Database, new_id, now
+from app.idempotency import Attempt, find_replay, remember
+from app.jobs import queue
+from app.ledger import service as ledger
+from app.problems import Conflict, Invalid
+from app.releases import costing, events, repository, samples
+from app.releases.catalogue import Catalogue
+from app.releases.costing import Costing
+from app.releases.models import ReleaseRow
+from app.releases.schemas import ReleaseIn
+from app.security.access import Access, open_dataset
+from app.security.principals import Principal
+from app.settings import Settings
+
+ACCEPTED = 202
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that was checked; without a costing it is one that was answered before."""
+
+    dataset_id: str
+    form: ReleaseIn
+    costing: Costing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A release, just admitted or (`replayed`) admitted by an earlier attempt."""
+
+    release_id: str
+    replayed: bool
+
+
+def prepare(
+    database: Database,
+    catalogue: Catalogue,
+    principal: Principal,
+    dataset_id: str,
+    form: ReleaseIn,
+    attempt: Attempt | None,
+    settings: Settings,
+) -> Prepared:
+    """All that may take time or refuse, before the write transaction. Raises `Invalid`."""
+    with database.read() as session:
+        if find_replay(session, attempt):
+            return Prepared(dataset_id, form, None)
+    costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
+    if costed.problems:
+        raise Invalid("The release cannot run as asked.", errors=costed.problems)
+    return Prepared(dataset_id, form, costed)
+
+
+def admit(
+    session: Session,
+    principal: Principal,
+    prepared: Prepared,
+    attempt: Attempt | None,
+    settings: Settings,
+) -> Accepted:
+    """Charge and queue. Raises `BudgetExceeded`, or `Conflict` where the dataset changed."""
+    replay = find_replay(session, attempt)
+    if replay is not None:
+        return Accepted(replay.resource_id, replayed=True)
+    if prepared.costing is None:
+        raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
+    access = open_dataset(session, principal, prepared.dataset_id)
+    if costing.accepting(access).state != "ready":
+        raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
+    costing.public_facts(session, principal, prepared.form.public_dataset)
+    samples.check_room(session, principal.id, settings)
+    release = _charge(session, principal, access, prepared.form, prepared.costing)
+    session.add(release)
+    session.flush()
+    events.state_changed(session, release)
+    queue.enqueue(
+        session,
+        kind="fit",
+        subject_id=release.id,
+        dataset_id=release.dataset_id,
+        settings=settings,
+    )
+    remember(session, attempt, ACCEPTED, release.id)
+    return Accepted(release.id, replayed=False)
+
+
+def _charge(
+    session: Session,
+    principal: Principal,
+    access: Access,
+    form: ReleaseIn,
+    costed: Costing,
+) -> ReleaseRow:
+    entry, account_id = costed.entry, access.dataset.account_id
+    assert entry is not None
+    assert account_id is not None
+    release_id = new_id("rl")
+    guarantee = form.guarantee.to_guarantee()
+    admission = ledger.admit(
+        session,
+        account=repository.account(session, account_id),
+        grant=access.grant,
+        reveal_account=access.shows_budget,
+        guarantee=guarantee,
+        approximate_delta=0,
+        dataset_id=access.dataset.id,
+        release_id=release_id,
+        principal_id=principal.id,
+        detail={"synthesizer": entry.name},
+    )
+    return ReleaseRow(
+        id=release_id,
+        dataset_id=access.dataset.id,
+        account_id=account_id,
+        principal_id=principal.id,
+        grant_id=None if access.grant is None else access.grant.id,
+        synthesizer=entry.name,
+        synthesizer_version=entry.version,
+        assurance=entry.assurance,
+        params=costed.params,
+        guarantee=guarantee.as_wire(),
+        charge_primary=admission.charge.primary,
+        charge_delta=admission.charge.delta,
+        loss_kind=admission.loss.kind,
+        loss_amount=admission.loss.amount,
+        loss_delta=admission.loss.delta,
+        rows=form.rows,
+        public_dataset_id=form.public_dataset,
+        seed=samples.new_seed(),
+        state="queued",
+        progress=0.0,
+        stage="queued",
+        refunded=False,
+        ledger_sequence=admission.ledger_sequence,
+        created_at=now(),
+    )

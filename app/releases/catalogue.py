@@ -1,0 +1,108 @@
+"""The synthesizers on offer: described, and asked whether they could run.
+
+Built-ins are asked in this process. Anything else is asked in a child of its own, with a
+time limit; the server holds only what it said of itself and the JSON Schema of its form.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
+from app.engine.synthesizers.registry import Entry
+from app.problems import FieldError, Invalid, NotFound
+from app.releases.forms import form_faults
+from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a synthesizer is asked about: the public facts of one request."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    loss: PrivacyLoss
+    public: PublicFacts | None
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A synthesizer in its own words, with the form of its params."""
+
+    entry: Entry
+    title: str
+    reference: str
+    version: str
+    params_schema: dict[str, Any]
+
+
+class Catalogue:
+    """What is installed when the process starts; descriptions are made once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._entries = {entry.name: entry for entry in registry.entries(settings.declared)}
+        self._described: dict[str, Description] = {}
+        self._lock = threading.Lock()
+
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
+
+    def entry(self, name: str) -> Entry:
+        """Raises `Invalid` for a name that a request got wrong."""
+        if name not in self._entries:
+            raise Invalid.at(
+                "/synthesizer",
+                "There is no synthesizer of that name.",
+                f"Use one of {', '.join(self._entries)}.",
+            )
+        return self._entries[name]
+
+    def describe(self, name: str) -> Description:
+        """Raises `NotFound`; asks a third party once, in a child."""
+        if name not in self._entries:
+            raise NotFound("There is no synthesizer of that name.")
+        with self._lock:
+            if name not in self._described:
+                self._described[name] = self._ask(self._entries[name])
+            return self._described[name]
+
+    def check(
+        self, entry: Entry, form: dict[str, Any], case: Case
+    ) -> tuple[dict[str, Any], Preflight]:
+        """The form with its defaults, and what a run would need. Raises `Invalid`."""
+        if not entry.builtin:
+            raise NotImplementedError
+        synthesizer = registry.builtin(entry.name)
+        try:
+            params = synthesizer.Params.model_validate(form)
+        except ValidationError as error:
+            raise _bad_form(form_faults(error, form)) from None
+        preflight = synthesizer.check(
+            case.schema, case.unit, params, case.loss, case.public, case.limits
+        )
+        return params.model_dump(mode="json", exclude_none=True), preflight
+
+    def _ask(self, entry: Entry) -> Description:
+        if not entry.builtin:
+            raise NotImplementedError
+        synthesizer = registry.builtin(entry.name)
+        return Description(
+            entry,
+            synthesizer.title,
+            synthesizer.reference,
+            synthesizer.version,
+            synthesizer.Params.model_json_schema(),
+        )
+
+
+def _bad_form(faults: list[FieldError]) -> Invalid:
+    return Invalid("The synthesizer's params need mending.", errors=faults)

@@ -1,0 +1,81 @@
+"""What happened to a release, in order: one row for each change of state and each report.
+
+The rows follow from public facts alone. A run that goes on after a lost worker reports again
+what the first run reported; what is already told is not told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from app.releases.models import EventRow, ReleaseRow
+
+_MOST_TERMS = 200
+"""Streams asked about in one statement."""
+
+
+class Report(Protocol):
+    """How far a run is: a fraction in [0, 1] and the stage reached, both public."""
+
+    @property
+    def fraction(self) -> float: ...
+    @property
+    def stage(self) -> str: ...
+
+
+def state_changed(session: Session, release: ReleaseRow) -> None:
+    _append(session, release.id, "state", {"state": release.state})
+
+
+def reported(session: Session, release: ReleaseRow, reports: Sequence[Report]) -> None:
+    """Record reports that go beyond the last one, and show the newest on the release."""
+    for report in reports:
+        if (report.fraction, report.stage) == (release.progress, release.stage):
+            continue
+        if report.fraction < release.progress or _told(session, release.id, report):
+            continue
+        release.progress, release.stage = report.fraction, report.stage
+        data = {"progress": report.fraction, "stage": report.stage}
+        _append(session, release.id, "progress", data)
+
+
+def ended(session: Session, release: ReleaseRow) -> None:
+    _append(session, release.id, "end", {"state": release.state})
+
+
+def after(session: Session, release_id: str, sequence: int) -> list[EventRow]:
+    """Events of a release beyond a sequence number, in order."""
+    return newest(session, {release_id: sequence})
+
+
+def newest(session: Session, seen: Mapping[str, int]) -> list[EventRow]:
+    """Events of several releases, each beyond the sequence number seen, in order."""
+    found: list[EventRow] = []
+    pairs = list(seen.items())
+    for first in range(0, len(pairs), _MOST_TERMS):
+        terms = [
+            (EventRow.release_id == release_id) & (EventRow.sequence > sequence)
+            for release_id, sequence in pairs[first : first + _MOST_TERMS]
+        ]
+        query = select(EventRow).where(or_(*terms))
+        found += session.scalars(query.order_by(EventRow.release_id, EventRow.sequence))
+    return found
+
+
+def _told(session: Session, release_id: str, report: Report) -> bool:
+    told = session.scalars(
+        select(EventRow.data).where(EventRow.release_id == release_id, EventRow.type == "progress")
+    )
+    return {"progress": report.fraction, "stage": report.stage} in list(told)
+
+
+def _append(session: Session, release_id: str, kind: str, data: dict[str, Any]) -> None:
+    session.flush()
+    last = session.scalar(
+        select(func.max(EventRow.sequence)).where(EventRow.release_id == release_id)
+    )
+    session.add(EventRow(release_id=release_id, sequence=(last or 0) + 1, type=kind, data=data))

@@ -1,0 +1,125 @@
+"""What the API description says beyond the models: each synthesizer's form, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.engine.synthesizers import registry
+
+_EXAMPLES: Mapping[str, dict[str, Any]] = {
+    "histogram": {
+        "synthesizer": "histogram",
+        "params": {"columns": ["shift", "payment_type"], "post_processing": "project"},
+        "guarantee": {"epsilon": 1, "delta": 1e-6},
+    },
+    "independent": {
+        "synthesizer": "independent",
+        "params": {},
+        "guarantee": {"epsilon": "0.5"},
+        "rows": 10000,
+    },
+    "mst": {
+        "synthesizer": "mst",
+        "params": {},
+        "guarantee": {"epsilon": 1, "delta": 1e-6},
+        "rows": 10000,
+        "public_dataset": None,
+    },
+}
+
+_AMOUNTS = {
+    "type": ["object", "null"],
+    "description": "In the account's terms: epsilon and delta, or rho and delta.",
+    "additionalProperties": {"type": "string"},
+}
+
+BUDGET_EXCEEDED: dict[str, Any] = {
+    "title": "BudgetExceeded",
+    "allOf": [
+        {"$ref": "#/components/schemas/Problem"},
+        {
+            "type": "object",
+            "description": "A refusal by the budget (`/problems/budget-exceeded`) also has these.",
+            "properties": {
+                "requested": _AMOUNTS,
+                "spent": {
+                    **_AMOUNTS,
+                    "description": "Null where the budget of the account is not shown.",
+                },
+                "remaining": {
+                    **_AMOUNTS,
+                    "description": "Null where the budget of the account is not shown.",
+                },
+                "scope": {"enum": ["account", "grant"]},
+                "limited_by": {"enum": ["epsilon", "delta", "rho"]},
+                "largest_epsilon": {
+                    "type": ["string", "null"],
+                    "description": "What would fit at the request's own delta; null if nothing.",
+                },
+            },
+        },
+    ],
+    "example": {
+        "type": "/problems/budget-exceeded",
+        "title": "The privacy budget cannot cover this",
+        "status": 409,
+        "detail": "The release costs more than the budget has left.",
+        "instance": "/v1/datasets/ds_p6wqj3ytm8kz5hvc2nxd/releases",
+        "errors": [],
+        "requested": {"rho": "0.024356", "delta": "0"},
+        "spent": {"rho": "1.53443", "delta": "0"},
+        "remaining": {"rho": "0.00485", "delta": "0"},
+        "scope": "account",
+        "limited_by": "rho",
+        "largest_epsilon": "0.43",
+    },
+}
+
+
+def with_forms(schema: dict[str, Any]) -> None:
+    """Add to the schema of a release request the form of each built-in synthesizer."""
+    names = [entry.name for entry in registry.entries() if entry.builtin]
+    schema["oneOf"] = [_alternative(name) for name in names] + [_third_party(names)]
+    schema["examples"] = [_EXAMPLES[name] for name in names if name in _EXAMPLES]
+
+
+def _alternative(name: str) -> dict[str, Any]:
+    synthesizer = registry.builtin(name)
+    form = synthesizer.Params.model_json_schema()
+    return {
+        "title": name,
+        "description": synthesizer.title,
+        "properties": {
+            "synthesizer": {"const": name},
+            "params": {"anyOf": [inlined(form), {"type": "null"}]},
+        },
+    }
+
+
+def _third_party(names: list[str]) -> dict[str, Any]:
+    return {
+        "title": "another",
+        "description": "A synthesizer that is installed besides: see `/v1/synthesizers`.",
+        "properties": {"synthesizer": {"type": "string", "not": {"enum": names}}},
+    }
+
+
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its own definitions in place of references to them."""
+    definitions = schema.get("$defs", {})
+
+    def resolved(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolved(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            beside = {key: value for key, value in node.items() if key != "$ref"}
+            return resolved(definitions[reference.removeprefix("#/$defs/")] | beside)
+        left_out = ("$defs", "discriminator")
+        return {key: resolved(value) for key, value in node.items() if key not in left_out}
+
+    inline: dict[str, Any] = resolved(schema)
+    return inline

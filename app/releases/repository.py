@@ -1,0 +1,173 @@
+"""Queries on releases, their journal and their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, true
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.jobs.models import JobRow
+from app.ledger.models import AccountRow
+from app.releases.models import JournalRow, ReleaseRow, SampleRow
+from app.security.principals import Principal
+
+ACTIVE = ("queued", "running", "cancelling")
+
+Place = tuple[datetime, str]
+"""Where a page ends: creation time and id of its last row."""
+
+
+def release(session: Session, release_id: str) -> ReleaseRow:
+    """A release that is known to exist."""
+    return session.get_one(ReleaseRow, release_id)
+
+
+def sample(session: Session, sample_id: str) -> SampleRow:
+    """A sample that is known to exist."""
+    return session.get_one(SampleRow, sample_id)
+
+
+def account(session: Session, account_id: str) -> AccountRow:
+    return session.get_one(AccountRow, account_id)
+
+
+def dataset(session: Session, dataset_id: str) -> DatasetRow | None:
+    return session.get(DatasetRow, dataset_id)
+
+
+def visible_release(
+    session: Session, principal: Principal, release_id: str
+) -> tuple[ReleaseRow, DatasetRow] | None:
+    """The release and its dataset, for the requester and the dataset's custodian."""
+    found = session.execute(_visible(principal).where(ReleaseRow.id == release_id)).first()
+    return None if found is None else (found[0], found[1])
+
+
+def visible_releases(
+    session: Session,
+    principal: Principal,
+    *,
+    dataset_id: str | None,
+    state: str | None,
+    before: Place | None,
+    limit: int,
+) -> list[tuple[ReleaseRow, DatasetRow]]:
+    """Newest first, from beyond `before`."""
+    query = _visible(principal)
+    if dataset_id is not None:
+        query = query.where(ReleaseRow.dataset_id == dataset_id)
+    if state is not None:
+        query = query.where(ReleaseRow.state == state)
+    if before is not None:
+        moment, last_id = before
+        older = and_(ReleaseRow.created_at == moment, ReleaseRow.id < last_id)
+        query = query.where(or_(ReleaseRow.created_at < moment, older))
+    query = query.order_by(ReleaseRow.created_at.desc(), ReleaseRow.id.desc()).limit(limit)
+    return [(found[0], found[1]) for found in session.execute(query)]
+
+
+def active_releases(session: Session, dataset_id: str) -> list[ReleaseRow]:
+    """Releases of a dataset that have not ended."""
+    query = select(ReleaseRow).where(
+        ReleaseRow.dataset_id == dataset_id, ReleaseRow.state.in_(ACTIVE)
+    )
+    return list(session.scalars(query))
+
+
+def releases_of(session: Session, dataset_id: str) -> list[ReleaseRow]:
+    return list(session.scalars(select(ReleaseRow).where(ReleaseRow.dataset_id == dataset_id)))
+
+
+def newest_job(session: Session, subject_id: str) -> JobRow | None:
+    query = select(JobRow).where(JobRow.subject_id == subject_id)
+    return session.scalar(query.order_by(JobRow.created_at.desc(), JobRow.id).limit(1))
+
+
+def journal(session: Session, release_id: str) -> list[JournalRow]:
+    """Questions and answers of a release in the order they were asked."""
+    query = select(JournalRow).where(JournalRow.release_id == release_id)
+    return list(session.scalars(query.order_by(JournalRow.number)))
+
+
+def drop_journal(session: Session, release_id: str) -> None:
+    session.execute(delete(JournalRow).where(JournalRow.release_id == release_id))
+
+
+def samples_of(session: Session, release_ids: Sequence[str]) -> dict[str, list[SampleRow]]:
+    """Samples of each release, oldest first, without those that were deleted."""
+    query = select(SampleRow).where(
+        SampleRow.release_id.in_(release_ids), SampleRow.state != "deleted"
+    )
+    found: dict[str, list[SampleRow]] = {release_id: [] for release_id in release_ids}
+    for row in session.scalars(query.order_by(SampleRow.created_at, SampleRow.id)):
+        found[row.release_id].append(row)
+    return found
+
+
+def visible_sample(
+    session: Session, principal: Principal, sample_id: str
+) -> tuple[SampleRow, ReleaseRow, DatasetRow] | None:
+    found = session.execute(
+        select(SampleRow, ReleaseRow, DatasetRow)
+        .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
+        .join(DatasetRow, DatasetRow.id == ReleaseRow.dataset_id)
+        .where(SampleRow.id == sample_id, SampleRow.state != "deleted", _sees(principal))
+    ).first()
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def page_of_samples(
+    session: Session, release_id: str, after: Place | None, limit: int
+) -> list[SampleRow]:
+    """Oldest first, from beyond `after`, without those that were deleted."""
+    query = select(SampleRow).where(
+        SampleRow.release_id == release_id, SampleRow.state != "deleted"
+    )
+    if after is not None:
+        moment, last_id = after
+        newer = and_(SampleRow.created_at == moment, SampleRow.id > last_id)
+        query = query.where(or_(SampleRow.created_at > moment, newer))
+    return list(session.scalars(query.order_by(SampleRow.created_at, SampleRow.id).limit(limit)))
+
+
+def stored_sample_bytes(session: Session, principal_id: str) -> int:
+    """Bytes of all samples of a principal's releases."""
+    total = session.scalar(
+        select(func.sum(SampleRow.size_bytes))
+        .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
+        .where(
+            ReleaseRow.principal_id == principal_id,
+            SampleRow.state != "deleted",
+            SampleRow.dropped.is_(False),
+        )
+    )
+    return int(total or 0)
+
+
+def samples_finished_before(session: Session, moment: datetime, limit: int) -> list[SampleRow]:
+    """Samples whose rows are stored since before `moment`."""
+    query = select(SampleRow).where(
+        SampleRow.state == "succeeded",
+        SampleRow.dropped.is_(False),
+        SampleRow.finished_at < moment,
+    )
+    return list(session.scalars(query.order_by(SampleRow.finished_at).limit(limit)))
+
+
+def _visible(principal: Principal) -> Select[ReleaseRow, DatasetRow]:
+    return (
+        select(ReleaseRow, DatasetRow)
+        .join(DatasetRow, DatasetRow.id == ReleaseRow.dataset_id)
+        .where(_sees(principal))
+    )
+
+
+def _sees(principal: Principal) -> ColumnElement[bool]:
+    own = ReleaseRow.principal_id == principal.id
+    custody = and_(
+        true() if principal.is_custodian else ~true(), DatasetRow.owner_id == principal.id
+    )
+    return or_(own, custody)

@@ -1,0 +1,72 @@
+"""What a release publishes besides its samples: noisy tables and the certificate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy.orm import Session
+
+from app.engine.privacy.journal import measurements
+from app.engine.privacy.publication import measurement_to_wire, measurements_to_arrow
+from app.engine.privacy.queries import Measurement
+from app.engine.schema import Schema
+from app.problems import Conflict, NotReady
+from app.releases import journal, repository
+from app.releases.downloads import Format
+from app.releases.models import ReleaseRow
+from app.releases.rendering import parquet_pieces
+from app.releases.spelling import CsvStyle, csv_pieces
+
+_ROWS_AT_ONCE = 2**16
+_LISTS = ("columns", "cell")
+
+
+def certificate(release: ReleaseRow) -> dict[str, Any]:
+    """The statement that goes with the release. Raises `NotReady` or `Conflict`."""
+    check_published(release)
+    assert release.certificate is not None
+    return release.certificate
+
+
+def noisy_tables(session: Session, release: ReleaseRow) -> list[Measurement]:
+    """Every noisy histogram that was bought. Raises `NotReady` or `Conflict`."""
+    check_published(release)
+    return measurements(journal.read(session, release.id))
+
+
+def check_published(release: ReleaseRow) -> None:
+    """Only a release that succeeded publishes; one of an erased dataset may be withdrawn."""
+    if release.state in repository.ACTIVE:
+        raise NotReady("The release is still being made.", retry_after_s=2)
+    if release.state != "succeeded":
+        raise Conflict(f"The release has {release.state} and published nothing.")
+    if release.certificate is None:
+        raise Conflict("What the release published was withdrawn with its dataset.")
+
+
+def as_json(release_id: str, tables: Sequence[Measurement], schema: Schema) -> Iterator[bytes]:
+    """`{"release_id": ..., "measurements": [...]}`, a table at a time."""
+    yield f'{{"release_id":{json.dumps(release_id)},"measurements":['.encode()
+    for place, table in enumerate(tables):
+        text = json.dumps(measurement_to_wire(table, schema), separators=(",", ":"))
+        yield ("," if place else "").encode() + text.encode()
+    yield b"]}"
+
+
+def as_long_form(tables: Sequence[Measurement], schema: Schema, form: Format) -> Iterator[bytes]:
+    """A row for each noisy cell. In CSV the two lists are written as JSON arrays."""
+    table = measurements_to_arrow(tables, schema)
+    parts = (table.slice(first, _ROWS_AT_ONCE) for first in range(0, table.num_rows, _ROWS_AT_ONCE))
+    if form is Format.PARQUET:
+        return parquet_pieces(table.schema, parts)
+    return csv_pieces((_flat(part) for part in parts), table.column_names, CsvStyle({}))
+
+
+def _flat(part: pa.Table) -> pa.Table:
+    for name in _LISTS:
+        texts = [json.dumps(texts, ensure_ascii=False) for texts in part[name].to_pylist()]
+        part = part.set_column(part.column_names.index(name), name, pa.array(texts, pa.string()))
+    return part

@@ -1,0 +1,185 @@
+"""The life of a sample: synthetic rows made from a fitted model and a seed, free of charge."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from app.database import new_id, now
+from app.datasets.models import DatasetRow
+from app.jobs import queue
+from app.problems import Conflict, Invalid, NotFound
+from app.releases import repository
+from app.releases.models import ReleaseRow, SampleRow
+from app.security.principals import Principal
+from app.settings import Settings
+
+LARGEST_SEED = 2**63 - 1
+_LEAST_DRAWN, _DRAWN = 10**15, 8 * 10**15
+"""Seeds drawn here have 16 digits and survive JSON readers that hold numbers as doubles."""
+
+Kind = Literal["rows", "counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A stored table: its rows, the bytes of its Parquet form and their SHA-256."""
+
+    rows: int
+    size_bytes: int
+    content_sha256: str
+
+
+def new_seed() -> int:
+    return _LEAST_DRAWN + secrets.randbelow(_DRAWN)
+
+
+def first_id(release_id: str) -> str:
+    """The id of a release's first sample: the same for every run of its job, so that a run
+
+    after a lost worker writes over what the first one left.
+    """
+    return f"sm_{release_id.removeprefix('rl_')}"
+
+
+def first_seed(release: ReleaseRow) -> int:
+    """The seed of a release's first sample, apart from the one that `fit` was given."""
+    digest = hashlib.sha256(f"first sample {release.seed}".encode()).digest()
+    return _LEAST_DRAWN + int.from_bytes(digest) % _DRAWN
+
+
+def add_first(session: Session, release: ReleaseRow, made: Made) -> None:
+    """Record the first sample, which is stored in full already."""
+    sample = SampleRow(
+        id=first_id(release.id),
+        release_id=release.id,
+        kind="rows",
+        rows=None,
+        seed=first_seed(release),
+        state="running",
+        dropped=False,
+        created_at=now(),
+    )
+    session.add(sample)
+    _store(sample, made)
+
+
+def visible(
+    session: Session, principal: Principal, sample_id: str
+) -> tuple[SampleRow, ReleaseRow, DatasetRow]:
+    """The sample, its release and dataset; `NotFound` unless the principal sees the release."""
+    found = repository.visible_sample(session, principal, sample_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def add(
+    session: Session,
+    release: ReleaseRow,
+    *,
+    kind: Kind,
+    rows: int | None,
+    seed: int | None,
+    settings: Settings,
+) -> SampleRow:
+    """Queue another sample of a release that has published its results."""
+    sample = SampleRow(
+        id=new_id("sm"),
+        release_id=release.id,
+        kind=kind,
+        rows=rows,
+        seed=new_seed() if seed is None else seed,
+        state="queued",
+        dropped=False,
+        created_at=now(),
+    )
+    session.add(sample)
+    session.flush()
+    _enqueue(session, sample, release, settings)
+    return sample
+
+
+def check_rows(rows: int | None, settings: Settings) -> None:
+    """Raise `Invalid` for more rows than one sample may have."""
+    if rows is not None and rows > settings.max_sample_rows:
+        raise Invalid.at(
+            "/rows",
+            f"A sample has at most {settings.max_sample_rows} rows.",
+            "Ask for fewer rows; take several samples with different seeds for more.",
+        )
+
+
+def check_room(session: Session, principal_id: str, settings: Settings) -> None:
+    """Raise `Conflict` where the requester's samples take all that is allowed."""
+    if repository.stored_sample_bytes(session, principal_id) >= settings.max_stored_bytes:
+        raise Conflict(
+            f"The stored samples take {settings.max_stored_bytes} bytes, the most allowed."
+            " Delete samples that are not needed any more."
+        )
+
+
+def _enqueue(session: Session, sample: SampleRow, release: ReleaseRow, settings: Settings) -> None:
+    queue.enqueue(
+        session,
+        kind="sample",
+        subject_id=sample.id,
+        dataset_id=release.dataset_id,
+        settings=settings,
+    )
+
+
+def started(session: Session, sample_id: str) -> None:
+    """A worker claimed the sample's job."""
+    sample = repository.sample(session, sample_id)
+    if sample.state == "queued":
+        sample.state = "running"
+
+
+def succeeded(session: Session, sample_id: str, made: Made) -> None:
+    """The rows are stored in full and can be downloaded."""
+    _store(repository.sample(session, sample_id), made)
+
+
+def failed(session: Session, sample_id: str) -> None:
+    """The rows could not be made."""
+    sample = repository.sample(session, sample_id)
+    if sample.state != "deleted":
+        sample.state, sample.finished_at = "failed", now()
+
+
+def delete(session: Session, sample: SampleRow) -> None:
+    """Take a sample away for good. Its bytes are the caller's to delete after."""
+    queue.cancel(session, sample.id)
+    sample.state, sample.dropped, sample.size_bytes = "deleted", True, None
+
+
+def remake(session: Session, sample: SampleRow, release: ReleaseRow, settings: Settings) -> None:
+    """Queue a sample whose rows were dropped; the same seed gives the same rows."""
+    if sample.state == "succeeded" and sample.dropped:
+        sample.state = "queued"
+        _enqueue(session, sample, release, settings)
+
+
+def drop_expired(session: Session, settings: Settings, limit: int = 100) -> list[str]:
+    """Mark samples as dropped whose time is over; their ids, for the caller to delete bytes."""
+    if settings.sample_ttl_s is None:
+        return []
+    moment = now() - timedelta(seconds=settings.sample_ttl_s)
+    expired = repository.samples_finished_before(session, moment, limit)
+    for sample in expired:
+        sample.dropped, sample.size_bytes = True, None
+    return [sample.id for sample in expired]
+
+
+def _store(sample: SampleRow, made: Made) -> None:
+    if sample.state == "deleted":
+        return
+    sample.rows = made.rows
+    sample.size_bytes, sample.content_sha256 = made.size_bytes, made.content_sha256
+    sample.state, sample.dropped, sample.finished_at = "succeeded", False, now()

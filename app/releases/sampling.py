@@ -1,0 +1,132 @@
+"""Use-cases of samples: ask for more, list them, open one for download."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.engine.schema import Schema
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.registry import UnknownSynthesizer
+from app.idempotency import Attempt, find_replay, remember
+from app.problems import Conflict, Invalid, NotReady
+from app.releases import repository, results, samples, service
+from app.releases.downloads import PART, StoredSample
+from app.releases.models import ReleaseRow, SampleRow
+from app.releases.schemas import SampleIn
+from app.security.principals import Principal
+from app.settings import Settings
+from app.storage.blobs import BlobMissing, BlobStore
+
+ACCEPTED = 202
+_RETRY_AFTER_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A sample, just queued or (`replayed`) queued by an earlier attempt."""
+
+    sample_id: str
+    replayed: bool
+
+
+def request(
+    session: Session,
+    principal: Principal,
+    release_id: str,
+    form: SampleIn,
+    attempt: Attempt | None,
+    settings: Settings,
+) -> Accepted:
+    """Queue a sample. Raises `Invalid`, or `Conflict` where nothing can be sampled from."""
+    replay = find_replay(session, attempt)
+    if replay is not None:
+        return Accepted(replay.resource_id, replayed=True)
+    release, _ = service.visible(session, principal, release_id)
+    results.check_published(release)
+    _check_form(form, release, settings)
+    samples.check_room(session, release.principal_id, settings)
+    sample = samples.add(
+        session, release, kind=form.kind, rows=form.rows, seed=form.seed, settings=settings
+    )
+    remember(session, attempt, ACCEPTED, sample.id)
+    return Accepted(sample.id, replayed=False)
+
+
+def page(
+    session: Session, release: ReleaseRow, after: repository.Place | None, limit: int
+) -> list[SampleRow]:
+    return repository.page_of_samples(session, release.id, after, limit)
+
+
+def ready(
+    database: Database, principal: Principal, sample_id: str, settings: Settings
+) -> StoredSample:
+    """The sample, open for reading; rows that were dropped are queued to be made again.
+
+    Raises `NotReady` until then, `Conflict` for a sample that failed.
+    """
+    with database.read() as session:
+        sample, _, dataset = samples.visible(session, principal, sample_id)
+    if sample.state == "failed":
+        raise Conflict(
+            "The sample could not be made. Ask for another one, with fewer rows if it was large."
+        )
+    if sample.state != "succeeded":
+        raise NotReady("The sample is still being made.", retry_after_s=_RETRY_AFTER_S)
+    file = None if sample.dropped else _open(database, sample_id)
+    if file is None:
+        _remake(database, principal, sample_id, settings)
+        raise NotReady("The sample is being made again.", retry_after_s=_RETRY_AFTER_S)
+    assert sample.content_sha256 is not None
+    assert sample.size_bytes is not None
+    return StoredSample(
+        id=sample.id,
+        kind=sample.kind,
+        content_sha256=sample.content_sha256,
+        size_bytes=sample.size_bytes,
+        schema=Schema.parse(dataset.schema),
+        file=file,
+    )
+
+
+def _open(database: Database, sample_id: str) -> BinaryIO | None:
+    try:
+        return cast(BinaryIO, BlobStore(database).open(sample_id, PART))
+    except BlobMissing:
+        return None
+
+
+def _remake(database: Database, principal: Principal, sample_id: str, settings: Settings) -> None:
+    with database.write() as session:
+        sample, release, _ = samples.visible(session, principal, sample_id)
+        results.check_published(release)
+        samples.remake(session, sample, release, settings)
+
+
+def _check_form(form: SampleIn, release: ReleaseRow, settings: Settings) -> None:
+    samples.check_rows(form.rows, settings)
+    if form.kind == "rows":
+        return
+    if form.rows is not None:
+        raise Invalid.at(
+            "/rows", "A sample of counts has a row for each cell.", "Leave `rows` out."
+        )
+    if "counts" not in outputs(release.synthesizer):
+        raise Invalid.at(
+            "/kind",
+            f"`{release.synthesizer}` makes no histogram.",
+            'Ask for {"kind": "rows"}, or release with `histogram`.',
+        )
+
+
+def outputs(synthesizer: str) -> tuple[str, ...]:
+    """Kinds of samples that a synthesizer gives; a third party may give both."""
+    try:
+        named: tuple[str, ...] = getattr(registry.builtin(synthesizer), "outputs", ("rows",))
+    except UnknownSynthesizer:
+        return ("rows", "counts")
+    return named

@@ -1,0 +1,229 @@
+"""Releases and samples on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+
+from app.database import format_time
+from app.ledger.schemas import GuaranteeIn
+from app.releases.openapi import with_forms
+from app.releases.samples import LARGEST_SEED
+
+ReleaseState = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
+SampleState = Literal["queued", "running", "succeeded", "failed"]
+
+_RELEASE_ID = "rl_k3v9xq2mzt7hsd4nw8cb"
+_DATASET_ID = "ds_p6wqj3ytm8kz5hvc2nxd"
+_SAMPLE_ID = "sm_k3v9xq2mzt7hsd4nw8cb"
+_AMOUNTS = {"rho": "0.024356", "delta": "0"}
+
+
+def _whole(value: object) -> object:
+    """Whole numbers alone: text, fractions and booleans are refused."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("a whole number is expected")
+
+
+Whole = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
+
+
+Moment = Annotated[
+    datetime,
+    PlainSerializer(format_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""A time of fixed width, so that the length of an answer tells nothing."""
+
+
+class Form(BaseModel):
+    """A request body: unknown fields are refused, null is the same as omitted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, form: Any) -> Any:
+        if not isinstance(form, dict):
+            return form
+        return {name: value for name, value in form.items() if value is not None}
+
+
+class SampleIn(Form):
+    """What a further sample should be."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"rows": 5000, "seed": 7}, {"kind": "counts"}]}
+    )
+
+    kind: Literal["rows", "counts"] = Field(
+        "rows",
+        description="`rows`: synthetic rows. `counts`: the post-processed histogram itself, one "
+        "row for each cell, for synthesizers that make one.",
+    )
+    rows: Whole | None = Field(
+        None, ge=1, description="How many rows; omitted: the noisy count of rows."
+    )
+    seed: Whole | None = Field(
+        None,
+        ge=0,
+        le=LARGEST_SEED,
+        description="The same seed gives the same rows; omitted: drawn by the service.",
+    )
+
+
+class SampleBrief(BaseModel):
+    """A sample as its release lists it."""
+
+    id: str = Field(examples=[_SAMPLE_ID])
+    rows: int | None = Field(
+        description="Rows of the table; null while the noisy count is not yet applied.",
+        examples=[10000],
+    )
+    state: SampleState = Field(examples=["succeeded"])
+
+
+class SampleOut(BaseModel):
+    """A synthetic table: made from the release's model and a seed, at no privacy cost."""
+
+    id: str = Field(examples=[_SAMPLE_ID])
+    release_id: str = Field(examples=[_RELEASE_ID])
+    dataset_id: str = Field(examples=[_DATASET_ID])
+    kind: Literal["rows", "counts"] = Field(examples=["rows"])
+    rows: int | None = Field(
+        description="Rows asked for, or made; null while the noisy count is not yet applied.",
+        examples=[5000],
+    )
+    seed: int = Field(description="The same seed gives the same rows.", examples=[7])
+    state: SampleState = Field(description="Data can be downloaded once `succeeded`.")
+    stored: bool = Field(
+        description="False if the rows were dropped after their time; asking for the data makes "
+        "them again from the seed.",
+        examples=[True],
+    )
+    size_bytes: int | None = Field(description="Bytes of its Parquet form.", examples=[81920])
+    created_at: Moment
+    finished_at: Moment | None
+
+
+class ReleaseOut(BaseModel):
+    """One request to run one synthesizer under one guarantee, and what became of it."""
+
+    id: str = Field(examples=[_RELEASE_ID])
+    dataset_id: str = Field(examples=[_DATASET_ID])
+    synthesizer: str = Field(examples=["mst"])
+    synthesizer_version: str = Field(examples=["1"])
+    assurance: Literal["enforced", "declared"] = Field(
+        description="`enforced`: it learned only what the kernel answered. `declared`: a third "
+        "party that the admin allowed to read the bounded table, and that vouches for itself.",
+        examples=["enforced"],
+    )
+    params: dict[str, Any] = Field(description="Its form, with defaults.", examples=[{}])
+    guarantee: dict[str, str] = Field(
+        description="As it was asked for.", examples=[{"epsilon": "1", "delta": "0.000001"}]
+    )
+    charge: dict[str, str] = Field(
+        description="What the account booked, in its own terms: epsilon and delta, or rho and "
+        "delta. Fixed from public facts when the release was admitted.",
+        examples=[_AMOUNTS],
+    )
+    rows: int | None = Field(
+        description="Rows asked for; null stands for the noisy count.", examples=[10000]
+    )
+    public_dataset: str | None = Field(examples=[None])
+    state: ReleaseState = Field(examples=["succeeded"])
+    progress: float = Field(
+        ge=0, le=1, description="Fraction done, of public facts.", examples=[1.0]
+    )
+    stage: str = Field(description="Stage reached, of public facts.", examples=["done"])
+    samples: list[SampleBrief] = Field(description="Its synthetic tables, oldest first.")
+    refunded: bool = Field(
+        description="Whether the charge was given back: only by a cancel before any worker "
+        "claimed the job.",
+        examples=[False],
+    )
+    failure: str | None = Field(
+        description="Set if the release failed; the same for every cause.", examples=[None]
+    )
+    private_detail: str | None = Field(
+        description="Why it failed, for the dataset's custodian alone. Not private in the sense "
+        "of the guarantee: do not publish.",
+        examples=[None],
+    )
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class ProblemOut(BaseModel):
+    """What stands in the way, where (JSON pointer), and how to mend it."""
+
+    pointer: str = Field(examples=["/params/columns"])
+    message: str = Field(
+        examples=["the histogram would have 12000000 cells; 10000000 are the most"]
+    )
+    remedy: str = Field(examples=["choose fewer columns, or coarser `bins`"])
+
+
+class PreflightOut(BaseModel):
+    """What a release would cost and need, from public facts alone; nothing is charged."""
+
+    fits: bool = Field(
+        description="Whether it would be admitted now: the budget covers it and there are no "
+        "problems.",
+        examples=[True],
+    )
+    charge: dict[str, str] | None = Field(
+        description="What would be booked, in the account's terms; null if the guarantee cannot "
+        "be booked.",
+        examples=[_AMOUNTS],
+    )
+    remaining_after: dict[str, str] | None = Field(
+        description="What the account would have left; of the grant alone where its budget is "
+        "not shown. Null if it does not fit, or if the grant has no allowance of its own.",
+        examples=[{"rho": "1.51492", "delta": "0"}],
+    )
+    cells: int | None = Field(description="Cells that would be measured.", examples=[1200])
+    memory_bytes: int | None = Field(
+        description="Memory that the run would take.", examples=[190000000]
+    )
+    expected_error: float | None = Field(
+        description="Standard deviation of the noise in one measured cell, in counts.",
+        examples=[4.53],
+    )
+    problems: list[ProblemOut] = Field(description="Why it would be refused, besides budget.")
+
+
+class ReleaseIn(Form):
+    """What to release: a synthesizer, its form, and the guarantee to keep."""
+
+    model_config = ConfigDict(json_schema_extra=with_forms)
+
+    synthesizer: str = Field(min_length=1, max_length=64, description="Its registered name.")
+    params: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The synthesizer's own form: see `/v1/synthesizers/{name}`.",
+    )
+    guarantee: GuaranteeIn
+    rows: Whole | None = Field(
+        None,
+        ge=1,
+        description="Rows of the first sample; omitted: the noisy count of rows.",
+    )
+    public_dataset: str | None = Field(
+        None,
+        max_length=64,
+        description="A public dataset to start from. One that the synthesizer does not use is "
+        "named in the certificate as unused.",
+    )

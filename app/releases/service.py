@@ -1,0 +1,155 @@
+"""The life of a release: what its job reports, how it ends, how it is cancelled.
+
+queued -> running -> succeeded | failed
+queued -> cancelled;  running -> cancelling -> cancelled | failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.database import now
+from app.datasets.models import DatasetRow
+from app.engine.privacy.loss import Charge
+from app.jobs import queue
+from app.ledger import service as ledger
+from app.problems import Conflict, NotFound
+from app.releases import events, repository, samples
+from app.releases.models import ReleaseRow
+from app.security.principals import Principal
+
+_NEXT: Mapping[str, frozenset[str]] = {
+    "queued": frozenset({"running", "cancelled", "failed"}),
+    "running": frozenset({"cancelling", "cancelled", "failed", "succeeded"}),
+    "cancelling": frozenset({"cancelled", "failed"}),
+}
+
+
+class IllegalTransition(RuntimeError):
+    """A release cannot go from its state to that one."""
+
+    def __init__(self, state: str, to: str) -> None:
+        super().__init__(f"a release does not go from {state} to {to}")
+
+
+def visible(
+    session: Session, principal: Principal, release_id: str
+) -> tuple[ReleaseRow, DatasetRow]:
+    """The release and its dataset; `NotFound` unless requested or guarded by the principal."""
+    found = repository.visible_release(session, principal, release_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def started(session: Session, release_id: str) -> None:
+    """A worker claimed the release's job, for the first time or after another was lost."""
+    release = repository.release(session, release_id)
+    if release.state == "queued":
+        release.started_at = now()
+        _enter(session, release, "running")
+
+
+def progressed(session: Session, release_id: str, reports: Sequence[events.Report]) -> None:
+    """Record what the run reported since the last time."""
+    events.reported(session, repository.release(session, release_id), reports)
+
+
+def succeeded(
+    session: Session,
+    release_id: str,
+    *,
+    certificate: Mapping[str, Any],
+    sample: samples.Made,
+) -> None:
+    """Publish: model, certificate and the first sample are stored in full."""
+    release = repository.release(session, release_id)
+    release.certificate = dict(certificate)
+    samples.add_first(session, release, sample)
+    release.progress, release.stage = 1.0, "done"
+    _end(session, release, "succeeded")
+
+
+def failed(session: Session, release_id: str) -> None:
+    """The run ended for good without a result; the charge stands."""
+    release = repository.release(session, release_id)
+    release.stage = "failed"
+    _end(session, release, "failed")
+
+
+def cancelled(session: Session, release_id: str, refunded: bool = False) -> None:
+    """The run was stopped, or never began; nothing of it is published."""
+    release = repository.release(session, release_id)
+    release.stage, release.refunded = "cancelled", refunded
+    _end(session, release, "cancelled")
+
+
+def cancel(session: Session, principal: Principal, release_id: str) -> ReleaseRow:
+    """Stop a release; the charge is given back only if no worker ever claimed it.
+
+    Asking again changes nothing. Raises `Conflict` for a release that has finished.
+    """
+    release, _ = visible(session, principal, release_id)
+    if release.state not in ("cancelling", "cancelled"):
+        _stop(session, release, principal.id)
+    if release.state not in ("cancelling", "cancelled"):
+        raise Conflict(f"The release has {release.state}; it cannot be cancelled any more.")
+    return release
+
+
+def cancel_all(session: Session, dataset_id: str, principal_id: str) -> None:
+    """Stop every release of a dataset that has not finished, as its custodian's cancel does."""
+    for release in repository.active_releases(session, dataset_id):
+        _stop(session, release, principal_id)
+
+
+def purge(session: Session, dataset_id: str) -> list[str]:
+    """Withdraw what a dataset's releases published; the charges and the ledger stay.
+
+    Returns the blob collections (models and samples) that the caller must delete after.
+    """
+    collections: list[str] = []
+    for release in repository.releases_of(session, dataset_id):
+        release.certificate = None
+        repository.drop_journal(session, release.id)
+        collections.append(release.id)
+        for sample in repository.samples_of(session, [release.id])[release.id]:
+            samples.delete(session, sample)
+            collections.append(sample.id)
+    return collections
+
+
+def _stop(session: Session, release: ReleaseRow, principal_id: str) -> None:
+    if release.state not in repository.ACTIVE:
+        return
+    outcome = queue.cancel(session, release.id)
+    if outcome.refundable:
+        ledger.refund(
+            session,
+            account_id=release.account_id,
+            grant_id=release.grant_id,
+            dataset_id=release.dataset_id,
+            release_id=release.id,
+            principal_id=principal_id,
+            charge=Charge(release.charge_primary, release.charge_delta),
+        )
+    if outcome.state == "cancelled":
+        cancelled(session, release.id, outcome.refundable)
+    elif outcome.state == "cancelling" and release.state != "cancelling":
+        _enter(session, release, "cancelling")
+
+
+def _enter(session: Session, release: ReleaseRow, state: str) -> None:
+    if state not in _NEXT.get(release.state, frozenset()):
+        raise IllegalTransition(release.state, state)
+    release.state = state
+    events.state_changed(session, release)
+
+
+def _end(session: Session, release: ReleaseRow, state: str) -> None:
+    _enter(session, release, state)
+    release.finished_at = now()
+    events.ended(session, release)

@@ -1,0 +1,102 @@
+"""How releases and samples are shown, and to whom which part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.engine.privacy.loss import Accountant, Charge
+from app.releases import repository
+from app.releases.models import ReleaseRow, SampleRow
+from app.releases.schemas import (
+    ReleaseOut,
+    ReleaseState,
+    SampleBrief,
+    SampleOut,
+    SampleState,
+)
+from app.security.access import is_custodian_of
+from app.security.principals import Principal
+
+FAILURE = "The release failed. Its charge stands; the dataset's custodian can see the cause."
+
+
+def releases(
+    session: Session, principal: Principal, rows: Sequence[tuple[ReleaseRow, DatasetRow]]
+) -> list[ReleaseOut]:
+    """Several releases as this principal may see them."""
+    samples = repository.samples_of(session, [release.id for release, _ in rows])
+    return [
+        _release(session, principal, release, dataset, samples[release.id])
+        for release, dataset in rows
+    ]
+
+
+def release(
+    session: Session, principal: Principal, row: ReleaseRow, dataset: DatasetRow
+) -> ReleaseOut:
+    return releases(session, principal, [(row, dataset)])[0]
+
+
+def sample(row: SampleRow, dataset_id: str) -> SampleOut:
+    return SampleOut(
+        id=row.id,
+        release_id=row.release_id,
+        dataset_id=dataset_id,
+        kind=cast(Literal["rows", "counts"], row.kind),
+        rows=row.rows,
+        seed=row.seed,
+        state=cast(SampleState, row.state),
+        stored=row.state == "succeeded" and not row.dropped,
+        size_bytes=row.size_bytes,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _release(
+    session: Session,
+    principal: Principal,
+    row: ReleaseRow,
+    dataset: DatasetRow,
+    samples: Sequence[SampleRow],
+) -> ReleaseOut:
+    accountant = Accountant(repository.account(session, row.account_id).accountant)
+    failed = row.state == "failed"
+    return ReleaseOut(
+        id=row.id,
+        dataset_id=row.dataset_id,
+        synthesizer=row.synthesizer,
+        synthesizer_version=row.synthesizer_version,
+        assurance=cast(Literal["enforced", "declared"], row.assurance),
+        params=row.params,
+        guarantee=row.guarantee,
+        charge=Charge(row.charge_primary, row.charge_delta).as_wire(accountant),
+        rows=row.rows,
+        public_dataset=row.public_dataset_id,
+        state=cast(ReleaseState, row.state),
+        progress=row.progress,
+        stage=row.stage,
+        samples=[
+            SampleBrief(id=each.id, rows=each.rows, state=cast(SampleState, each.state))
+            for each in samples
+        ],
+        refunded=row.refunded,
+        failure=FAILURE if failed else None,
+        private_detail=(
+            _private_detail(session, row.id)
+            if failed and is_custodian_of(principal, dataset)
+            else None
+        ),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _private_detail(session: Session, release_id: str) -> str | None:
+    job = repository.newest_job(session, release_id)
+    return None if job is None else job.private_detail

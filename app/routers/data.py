@@ -1,0 +1,21 @@
+"""Headers of data to download: names, strong ETags and conditional requests."""
+
+from __future__ import annotations
+
+
+def file_headers(name: str, etag: str) -> dict[str, str]:
+    """For a file of the service's own naming (plain ASCII)."""
+    return {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "ETag": etag,
+        "Cache-Control": "private, no-cache",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def etag_matches(if_none_match: str | None, etag: str) -> bool:
+    """Whether the caller has this version (RFC 9110, section 13.1.2, weak comparison)."""
+    if if_none_match is None:
+        return False
+    known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return "*" in known or etag in known
