@@ -433,6 +433,14 @@ def test_a_sample_is_downloaded_as_a_frame(call):
     assert script.requests[0].url.path == "/v1/samples/sm_9/data"
 
 
+def test_a_download_waits_while_the_rows_are_made_again(call):
+    soon = problem(409, "not-ready", headers={"Retry-After": "0"})
+    script = Script(soon, soon, httpx.Response(200, content=b"a\n1\n"))
+    assert len(call(script, "download", "sm_1", "csv")) == 1
+    with pytest.raises(halftone_client.Conflict):
+        call(Script(problem(409)), "download", "sm_1", "csv")
+
+
 def test_a_saved_sample_is_whole_or_absent(call, tmp_path):
     target = tmp_path / "out.csv"
     with pytest.raises(halftone_client.NotFound):

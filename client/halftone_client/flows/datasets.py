@@ -112,17 +112,21 @@ def set_budget(
     reason: str,
     epsilon: wire.Amount,
     delta: wire.Amount | None = None,
+    delta_for_approximate: wire.Amount | None = None,
 ) -> Flow[Record]:
-    """Set the total to absolute values (custodian). Recorded with the reason.
+    """Set the total to absolute values (custodian); what is left out stays as it is.
 
-    Sent only if nobody changed the budget meanwhile; otherwise a `RequestRefused`.
+
+    Recorded in the ledger with its reason. Raises `Conflict` if somebody changed or spent the
+    budget at the same moment: look again, then decide.
     """
     path = path_to("datasets", id_of(dataset), "budget")
+    total = {"epsilon": epsilon, "delta": delta, "delta_for_approximate": delta_for_approximate}
     present = yield from service.call(Call("GET", path))
     call = Call(
         "PUT",
         path,
-        Body(json={**wire.amounts({"epsilon": epsilon, "delta": delta}), "reason": reason}),
+        Body(json={**wire.amounts(total), "reason": reason}),
         headers={"If-Match": present.headers["ETag"]},
         repeatable=False,
     )

@@ -10,13 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pandas as pd
 
 from halftone_client import wire
+from halftone_client.errors import Conflict
 from halftone_client.flows import waiting
 from halftone_client.flows.datasets import DatasetRef
 from halftone_client.progress import Report
-from halftone_client.protocol import Call, Flow, Service, Write, path_to
+from halftone_client.protocol import Call, Flow, Pause, Service, Sink, Write, path_to
 from halftone_client.records import Preflight, Record, Release, Sample, id_of
 
 ReleaseRef = str | Release
@@ -150,7 +152,7 @@ def download(
     chosen = format or ("parquet" if find_spec("pyarrow") else "csv")
     if chosen not in _READERS:
         raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
-    response = yield from service.call(_data_call(sample, chosen))
+    response = yield from _data(service, sample, chosen)
     frame: pd.DataFrame = _READERS[chosen](io.BytesIO(response.content))
     return frame
 
@@ -177,7 +179,7 @@ def save(
             yield file.write
 
     try:
-        yield from service.call(_data_call(sample, chosen, sink))
+        yield from _data(service, sample, chosen, sink)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -218,7 +220,17 @@ def _request(
     return body
 
 
-def _data_call(sample: SampleRef | Release, format: str, sink: Any = None) -> Call:
+def _data(
+    service: Service, sample: SampleRef | Release, format: str, sink: Sink | None = None
+) -> Flow[httpx.Response]:
+    """The rows, waited for where the service is making them (again, after their time)."""
     chosen = sample.samples[0] if isinstance(sample, Release) else sample
     path = path_to("samples", id_of(chosen), "data")
-    return Call("GET", path, params={"format": format}, sink=sink)
+    call = Call("GET", path, params={"format": format}, sink=sink)
+    while True:
+        try:
+            return (yield from service.call(call))
+        except Conflict as error:
+            if error.retry_after is None:
+                raise
+            yield Pause(error.retry_after)
