@@ -9,16 +9,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from types import FrameType
 
 from app import migrate
 from app.database import Database
 from app.jobs import liveness, queue
+from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
+from app.jobs.executors import executors
+from app.jobs.housekeeping import Housekeeping
 from app.jobs.outcomes import Outcomes, report_ends
 from app.jobs.queue import Claim
 from app.jobs.run import Execute, run
 from app.jobs.shutdown import Shutdown
+from app.jobs.subjects import OUTCOMES
 from app.problems import Unavailable
 from app.settings import Settings, get_settings
 
@@ -109,26 +114,17 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
     A supervised worker also stops when its standard input ends, as it does with its parent.
     """
-    from app.jobs.child import ChildPool
-    from app.jobs.executors import executors
-    from app.jobs.housekeeping import Housekeeping
-    from app.jobs.subjects import OUTCOMES
-
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     shutdown = Shutdown(settings.drain_s)
-    _on_signals(lambda: shutdown.request())
+    _on_signals(shutdown.request)
     if supervised:
         _follow_parent(shutdown)
     else:
         migrate.to_head(settings.url)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
-    with ChildPool() as children:
-        worker = Worker(database, settings, executors(children), OUTCOMES, shutdown)
-        if supervised:
-            worker.work()
-        else:
-            with Housekeeping(database, settings):
-                worker.work()
+    chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
+    with ChildHost(settings) as host, chores:
+        Worker(database, settings, executors(host), OUTCOMES, shutdown).work()
     database.close()
 
 

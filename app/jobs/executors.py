@@ -1,0 +1,20 @@
+"""What a worker does for each kind of job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from app.datasets import ingest
+from app.jobs import fit, sample
+from app.jobs.child import ChildHost
+from app.jobs.run import Execute
+
+
+def executors(host: ChildHost) -> Mapping[str, Execute]:
+    """Executors by kind; a kind that nothing queues has none."""
+    return {
+        "ingest": ingest.run,
+        "fit": partial(fit.run, host=host),
+        "sample": partial(sample.run, host=host),
+    }

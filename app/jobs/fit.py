@@ -1,0 +1,202 @@
+"""The job that makes a release: a kernel here, its synthesizer in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.datasets.codes import StoredCodes, read_table
+from app.engine.privacy.certificate import Assurance, Certificate
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
+from app.engine.privacy.session import ChildFailed, SessionEnded, SessionServer
+from app.engine.privacy.source import CodeSource
+from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import PublicTable
+from app.engine.synthesizers.operations import FIT, FitTask, Sample
+from app.engine.synthesizers.registry import Entry
+from app.jobs.child import ChildHost
+from app.jobs.context import JobContext
+from app.jobs.sampling import store_sample
+from app.ledger.schemas import GuaranteeIn
+from app.ledger.service import ledger_hash
+from app.releases import repository, samples
+from app.releases import service as releases
+from app.releases.journal import StoredJournal
+from app.releases.models import ReleaseRow
+from app.storage.blobs import BlobStore
+from app.storage.encryption import Keyring
+
+MODEL = "model"
+"""Name of the blob part that holds a fitted model, in the collection of its release."""
+FITTED = 0.9
+"""Share of a release's progress at which its model is fitted."""
+
+
+def run(context: JobContext, host: ChildHost) -> None:
+    """Make the release `context.subject_id`, or go on with it after a lost worker.
+
+    The release has succeeded in the transaction after which its first sample can be
+    downloaded. Raises what ended the run; the text of any of it is for the custodian alone.
+    """
+    order = _Order.read(context)
+    source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
+    journal = StoredJournal(context)
+    model = _fitted(context, host, order, source, journal)
+    BlobStore(context.database).write(order.release.id, MODEL, [model], unit=context.fenced)
+    context.progress(FITTED, "sampling")
+    made = store_sample(
+        context,
+        host,
+        order.first_sample(source.schema, source.unit, model),
+        samples.first_id(order.release.id),
+    )
+    certificate = order.certificate(source.unit, journal)
+    with context.completing() as session:
+        releases.succeeded(
+            session, order.release.id, certificate=certificate.to_wire(), sample=made
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What was admitted, with what the certificate says about it."""
+
+    release: ReleaseRow
+    entry: Entry
+    accountant: Accountant
+    ledger_row_hash: str
+
+    @classmethod
+    def read(cls, context: JobContext) -> _Order:
+        with context.database.read() as session:
+            release = repository.release(session, context.subject_id)
+            account = repository.account(session, release.account_id)
+            return cls(
+                release,
+                registry.entry(release.synthesizer, context.settings.declared),
+                Accountant(account.accountant),
+                ledger_hash(session, account.id, release.ledger_sequence),
+            )
+
+    @property
+    def allowance(self) -> PrivacyLoss:
+        kind = cast(Literal["pure", "zcdp"], self.release.loss_kind)
+        return PrivacyLoss(kind, self.release.loss_amount, self.release.loss_delta)
+
+    @property
+    def trusted(self) -> bool:
+        """Declared when it was admitted, and still: the admin may have changed her mind."""
+        return self.release.assurance == self.entry.assurance == "declared"
+
+    @property
+    def uses_public(self) -> bool:
+        """The built-ins have no use for a public table; anyone else is handed it."""
+        return self.release.public_dataset_id is not None and not self.entry.builtin
+
+    def first_sample(self, schema: Schema, unit: PrivacyUnit, model: bytes) -> Sample:
+        release = self.release
+        seed = samples.first_seed(release)
+        return Sample(release.synthesizer, schema, unit, model, release.rows, seed)
+
+    def certificate(self, unit: PrivacyUnit, journal: StoredJournal) -> Certificate:
+        release = self.release
+        return Certificate.of_release(
+            unit=unit,
+            guarantee=GuaranteeIn.model_validate(release.guarantee).to_guarantee(),
+            accountant=self.accountant,
+            charge=Charge(release.charge_primary, release.charge_delta),
+            allowance=self.allowance,
+            journal=journal.entries(),
+            synthesizer=self._method(),
+            assurance=cast(Assurance, release.assurance),
+            ledger_row_hash=self.ledger_row_hash,
+        )
+
+    def _method(self) -> dict[str, Any]:
+        release = self.release
+        method = {
+            "name": release.synthesizer,
+            "version": release.synthesizer_version,
+            "params": release.params,
+        }
+        if release.public_dataset_id is not None:
+            method["public_dataset"] = {
+                "id": release.public_dataset_id,
+                "used": self.uses_public,
+            }
+        return method
+
+
+def _fitted(
+    context: JobContext,
+    host: ChildHost,
+    order: _Order,
+    source: StoredCodes,
+    journal: StoredJournal,
+) -> bytes:
+    kernel = Kernel(_Interruptible(source, context), order.allowance, trusted=order.trusted)
+    task = FitTask(
+        order.release.synthesizer,
+        order.release.params,
+        order.release.seed,
+        _public_table(context, order),
+    )
+    with host.process(context.claim.memory_bytes) as child:
+        context.on_interrupt(child.kill)
+        server = SessionServer(
+            child.connection,
+            kernel,
+            journal,
+            lambda fraction, stage: context.progress(FITTED * fraction, stage),
+            task=task.to_json(),
+            arrays=task.arrays(),
+        )
+        try:
+            Channel(child.connection, MOST_BYTES_TO_CHILD).send(FIT)
+            return server.run()
+        except SessionEnded as error:
+            if isinstance(error, ChildFailed):
+                error.add_note(error.detail)
+            error.add_note(child.said)
+            raise
+
+
+def _public_table(context: JobContext, order: _Order) -> PublicTable | None:
+    if not order.uses_public:
+        return None
+    assert order.release.public_dataset_id is not None
+    keyring = Keyring(context.settings)
+    return read_table(context.database, keyring, order.release.public_dataset_id)
+
+
+class _Interruptible:
+    """A `CodeSource` that stops between two chunks when the run must stop."""
+
+    def __init__(self, source: CodeSource, context: JobContext) -> None:
+        self._source = source
+        self._context = context
+
+    @property
+    def schema(self) -> Schema:
+        return self._source.schema
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return self._source.unit
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        for chunk in self._source.chunks(columns):
+            self._context.check_cancelled()
+            yield chunk
+
+    def entities(self) -> Iterator[NDArray[np.uint64]]:
+        for chunk in self._source.entities():
+            self._context.check_cancelled()
+            yield chunk

@@ -1,0 +1,113 @@
+"""What a running service does for its store: checkpoints, lost leases, expired samples."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from sqlalchemy.exc import DBAPIError
+
+from app.database import Database
+from app.jobs import liveness, queue
+from app.jobs.outcomes import Outcomes, report_ends
+from app.problems import Unavailable
+from app.releases import samples
+from app.settings import Settings
+from app.storage.blobs import BlobStore
+
+LARGEST_WAL_BYTES = 16 * 1024**2
+CHECKPOINT_S = 60.0
+LEASES_S = 1.0
+SAMPLES_S = 30.0
+_LOOK_S = 0.25
+
+log = logging.getLogger("halftone.store")
+
+
+class Housekeeping:
+    """A thread that does the chores of the store until the `with` block ends.
+
+    Any number of processes may keep the same store: every chore is done under the write
+    lock. Leases of workers that are known to be dead are taken away at the start.
+    """
+
+    def __init__(
+        self, database: Database, settings: Settings, outcomes: Mapping[str, Outcomes]
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._outcomes = outcomes
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+        self._checkpointed = time.monotonic()
+
+    def __enter__(self) -> Housekeeping:
+        self.take_from_dead()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        _tolerant(self._database.checkpoint)
+
+    def take_from_dead(self) -> None:
+        """Queue again what workers held that died on this machine."""
+        with self._database.read() as session:
+            dead = [name for name in queue.holders(session) if liveness.is_dead(name)]
+        for name in dead:
+            with self._database.write() as session:
+                report_ends(session, queue.expire_worker(session, name), self._outcomes)
+
+    def _run(self) -> None:
+        due = {self._checkpoint: 0.0, self._take_from_lost: 0.0, self._drop_samples: 0.0}
+        every = {
+            self._checkpoint: _LOOK_S,
+            self._take_from_lost: LEASES_S,
+            self._drop_samples: SAMPLES_S,
+        }
+        while not self._ended.wait(_LOOK_S):
+            for chore, at in due.items():
+                if time.monotonic() >= at:
+                    _tolerant(chore)
+                    due[chore] = time.monotonic() + every[chore]
+
+    def _checkpoint(self) -> None:
+        size = self._database.wal_bytes()
+        if not size:
+            return
+        waited_s = time.monotonic() - self._checkpointed
+        if size > LARGEST_WAL_BYTES or waited_s > CHECKPOINT_S:
+            self._database.checkpoint()
+            self._checkpointed = time.monotonic()
+
+    def _take_from_lost(self) -> None:
+        self.take_from_dead()
+        with self._database.read() as session:
+            lost = queue.has_lost(session)
+        if lost:
+            with self._database.write() as session:
+                report_ends(session, queue.expire_lost(session), self._outcomes)
+
+    def _drop_samples(self) -> None:
+        if self._settings.sample_ttl_s is None:
+            return
+        with self._database.write() as session:
+            dropped = samples.drop_expired(session, self._settings)
+        for sample_id in dropped:
+            BlobStore(self._database).delete(sample_id)
+
+
+def _tolerant(chore: Callable[[], None]) -> None:
+    try:
+        chore()
+    except (Unavailable, DBAPIError) as error:
+        log.warning("a chore of the store waits: %s", type(error).__name__)

@@ -1,0 +1,145 @@
+"""The worker processes of one server: started, restarted when they end, stopped with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from types import TracebackType
+
+from pydantic import SecretStr
+
+from app.jobs.shutdown import Shutdown
+from app.settings import Settings
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+SETTLED_S = 20.0
+"""A worker that lived this long is restarted without a pause."""
+KILL_AFTER_S = 5.0
+_LOOK_S = 0.1
+
+log = logging.getLogger("halftone.jobs")
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """This process's environment, with the settings in it as a worker reads them."""
+    told = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+        if isinstance(value, tuple):
+            value = ",".join(value)
+        if value is not None:
+            told[f"HALFTONE_{name.upper()}"] = str(value)
+    return os.environ | told
+
+
+class WorkerPool:
+    """Keeps `settings.workers` workers alive until the `with` block ends.
+
+    Workers stop with this process, however it ends: each follows a pipe held here.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._environment = environment_of(settings)
+        self._shutdown = Shutdown(settings.drain_s)
+        self._slots = [_Slot() for _ in range(settings.workers)]
+        self._thread = threading.Thread(target=self._run, name="workers", daemon=True)
+
+    def __enter__(self) -> WorkerPool:
+        for slot in self._slots:
+            slot.start(self._environment)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop_claiming()
+        self._thread.join()
+        deadline = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
+        for slot in self._slots:
+            slot.end_by(deadline)
+
+    def stop_claiming(self) -> None:
+        """Tell workers to end what they run and to take nothing more; returns at once."""
+        if not self._shutdown.requested:
+            self._shutdown.request()
+            for slot in self._slots:
+                slot.terminate()
+
+    def _run(self) -> None:
+        while not self._shutdown.wait(_LOOK_S):
+            for slot in self._slots:
+                slot.restart_if_ended(self._environment)
+
+
+class _Slot:
+    """One worker process after another. Locked: a signal may end it while it is restarted."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        self._restart_at: float | None = None
+        self._stopped = False
+        self._lock = threading.RLock()
+
+    def start(self, environment: dict[str, str]) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "app.jobs.worker", "--supervised"],
+                env=environment,
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+            self._started = time.monotonic()
+            self._restart_at = None
+
+    def restart_if_ended(self, environment: dict[str, str]) -> None:
+        if self._process is None or self._process.poll() is None:
+            return
+        if self._restart_at is None:
+            self._restart_at = time.monotonic() + self._next_pause_s()
+            log.warning("a worker ended with status %s", self._process.returncode)
+        if time.monotonic() >= self._restart_at:
+            self._close_pipe()
+            self.start(environment)
+
+    def _next_pause_s(self) -> float:
+        if time.monotonic() - self._started > SETTLED_S:
+            self._pause_s = FIRST_PAUSE_S
+        else:
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        return self._pause_s
+
+    def terminate(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.terminate()
+
+    def end_by(self, deadline: float) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()

@@ -1,0 +1,39 @@
+"""The job that makes one more sample of a release: post-processing, free of charge."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.operations import Sample
+from app.jobs.child import ChildHost
+from app.jobs.context import JobContext
+from app.jobs.fit import MODEL
+from app.jobs.sampling import store_sample
+from app.releases import repository, samples
+from app.storage.blobs import BlobStore
+
+
+def run(context: JobContext, host: ChildHost) -> None:
+    """Make the sample `context.subject_id`; the same seed gives the same rows."""
+    request = _request(context)
+    made = store_sample(context, host, request, context.subject_id)
+    with context.completing() as session:
+        samples.succeeded(session, context.subject_id, made)
+
+
+def _request(context: JobContext) -> Sample:
+    with context.database.read() as session:
+        sample = repository.sample(session, context.subject_id)
+        release = repository.release(session, sample.release_id)
+        dataset = repository.dataset(session, release.dataset_id)
+        assert dataset is not None
+    return Sample(
+        name=release.synthesizer,
+        schema=Schema.parse(dataset.schema),
+        unit=PrivacyUnit.parse(dataset.unit),
+        model=BlobStore(context.database).read_all(release.id, MODEL),
+        rows=sample.rows,
+        seed=sample.seed,
+        kind=cast(Literal["rows", "counts"], sample.kind),
+    )

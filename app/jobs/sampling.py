@@ -1,0 +1,81 @@
+"""Making a sample from a stored model and keeping it: rows or counts, as Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import CountsTable, Table, generator
+from app.engine.synthesizers.operations import Sample
+from app.jobs.child import ChildHost, ChildUnusable
+from app.jobs.context import JobContext
+from app.releases.downloads import PART
+from app.releases.rendering import write_counts, write_rows
+from app.releases.samples import Made
+from app.storage.blobs import BlobStore
+
+
+def store_sample(context: JobContext, host: ChildHost, request: Sample, sample_id: str) -> Made:
+    """Make the sample and write its bytes, chunk by chunk, under the job's claim.
+
+    A built-in's model is sampled here, anyone else's in a process of its own. Raises
+    `ChildUnusable`, or `JobInterrupted` if the run must stop.
+    """
+    entry = registry.entry(request.name, context.settings.declared)
+    if entry.builtin:
+        return _Writing(context, request, sample_id).stored(_own_table(context, request))
+    with host.process(context.claim.memory_bytes) as child:
+        context.on_interrupt(child.kill)
+        parts = (
+            host.counts(request, child) if request.kind == "counts" else host.rows(request, child)
+        )
+        return _Writing(context, request, sample_id).stored(parts)
+
+
+def _own_table(context: JobContext, request: Sample) -> CountsTable | Iterator[Table]:
+    model = registry.builtin(request.name).load(request.schema, request.unit, request.model)
+    if request.kind == "counts":
+        counted: CountsTable = model.counts()  # type: ignore[attr-defined]
+        return counted
+    table = model.sample(request.rows, generator(request.seed))
+    if table.rows > context.settings.max_sample_rows:
+        raise ChildUnusable("the noisy count is beyond the most rows of a sample")
+    return iter([table])
+
+
+class _Writing:
+    """Counts and hashes what passes on its way into the store."""
+
+    def __init__(self, context: JobContext, request: Sample, sample_id: str) -> None:
+        self._context = context
+        self._request = request
+        self._sample_id = sample_id
+        self._hash = hashlib.sha256()
+        self._rows = 0
+        self._size_bytes = 0
+
+    def stored(self, table: CountsTable | Iterator[Table]) -> Made:
+        schema, unit = self._request.schema, self._request.unit
+        if isinstance(table, CountsTable):
+            self._rows = table.values.size
+            pieces = write_counts(table, schema)
+        else:
+            pieces = write_rows(self._counted(table), schema, unit)
+        BlobStore(self._context.database).write(
+            self._sample_id, PART, self._hashed(pieces), unit=self._context.fenced
+        )
+        return Made(self._rows, self._size_bytes, self._hash.hexdigest())
+
+    def _counted(self, parts: Iterator[Table]) -> Iterator[Table]:
+        for part in parts:
+            self._context.check_cancelled()
+            self._rows += part.rows
+            yield part
+
+    def _hashed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._context.check_cancelled()
+            self._hash.update(piece)
+            self._size_bytes += len(piece)
+            yield piece

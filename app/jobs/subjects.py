@@ -1,0 +1,43 @@
+"""What jobs work for, kind by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from app.datasets import ingest
+from app.jobs.context import record_nothing
+from app.jobs.outcomes import Outcomes
+from app.releases import samples
+from app.releases import service as releases
+
+
+def _nothing(session: Session, subject_id: str) -> None:
+    del session, subject_id
+
+
+def _release_cancelled(session: Session, release_id: str) -> None:
+    releases.cancelled(session, release_id, refunded=False)
+
+
+OUTCOMES: Mapping[str, Outcomes] = {
+    "ingest": Outcomes(
+        started=_nothing,
+        progressed=record_nothing,
+        failed=ingest.failed,
+        cancelled=ingest.failed,
+    ),
+    "fit": Outcomes(
+        started=releases.started,
+        progressed=releases.progressed,
+        failed=releases.failed,
+        cancelled=_release_cancelled,
+    ),
+    "sample": Outcomes(
+        started=samples.started,
+        progressed=record_nothing,
+        failed=samples.failed,
+        cancelled=samples.failed,
+    ),
+}

@@ -1,0 +1,146 @@
+"""`halftone serve`: the HTTP server, its workers and the chores of its store, in one command."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from app import migrate
+from app.database import Database
+from app.jobs.housekeeping import Housekeeping
+from app.jobs.pool import WorkerPool
+from app.jobs.subjects import OUTCOMES
+from app.ledger.service import verify_all
+from app.main import create_app
+from app.security.bootstrap import ensure_admin, preset_key
+from app.settings import Settings
+
+log = logging.getLogger("halftone.server")
+
+
+class LedgerBroken(RuntimeError):
+    """A ledger does not add up: the service does not start on it."""
+
+    def __init__(self) -> None:
+        super().__init__("a ledger does not add up; run `halftone verify` and restore a backup")
+
+
+class AddressTaken(RuntimeError):
+    """The server cannot listen where it was told to."""
+
+
+@contextlib.contextmanager
+def supervision(settings: Settings) -> Iterator[WorkerPool]:
+    """Workers and chores for a server on a migrated store, until the block ends.
+
+    Raises `LedgerBroken` if what was spent is not what the ledgers say.
+    """
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    try:
+        with database.read() as session:
+            if not all(account.ok for account in verify_all(session)):
+                raise LedgerBroken
+        with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
+            yield pool
+    finally:
+        database.close()
+
+
+def serve(settings: Settings) -> None:
+    """Migrate, start workers, and serve until SIGTERM or SIGINT.
+
+    A stop takes no new work, lets running jobs end for `drain_s`, and queues the rest again
+    for the next start.
+    """
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    preset_key(settings)
+    listener = _listen(settings)
+    migrate.to_head(settings.url)
+    _greet(settings)
+    with supervision(settings) as pool, listener:
+        server = _Server(_configuration(settings), listener, on_stop=pool.stop_claiming)
+        with _signals_after(server):
+            server.run(sockets=[listener])
+
+
+def _greet(settings: Settings) -> None:
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    try:
+        key = ensure_admin(database, settings)
+    finally:
+        database.close()
+    if key is not None:
+        print(f"Admin key, shown this once: {key}", flush=True)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        where = f"{settings.host} port {settings.port}"
+        raise AddressTaken(f"cannot listen on {where}: {error.strerror}") from error
+
+
+def _configuration(settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(settings),
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        server_header=False,
+        log_level=settings.log_level.lower(),
+        timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and tells the workers first when it must stop."""
+
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, on_stop: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self._on_stop = on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self._listener.getsockname()[:2]
+            _warn_without_tls(host)
+            shown = f"[{host}]" if ":" in host else host
+            print(f"Halftone is ready at http://{shown}:{port}", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._on_stop()
+        super().handle_exit(sig, frame)
+
+
+def _warn_without_tls(host: str) -> None:
+    if not ipaddress.ip_address(host).is_loopback:
+        log.warning(
+            "listening on %s without TLS: keys and data can be read on the way."
+            " Put a proxy with TLS in front.",
+            host,
+        )
+
+
+@contextlib.contextmanager
+def _signals_after(server: _Server) -> Iterator[None]:
+    """uvicorn raises the signal that ended it once more; by then it has been obeyed."""
+    previous: dict[signal.Signals, Any] = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        previous[number] = signal.signal(number, server.handle_exit)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
