@@ -281,7 +281,7 @@ def entries_of(
     return list(session.scalars(query))
 
 
-def _entries(account_id: str, after: int | None, limit: int) -> Select[tuple[LedgerRow]]:
+def _entries(account_id: str, after: int | None, limit: int) -> Select[LedgerRow]:
     return (
         select(LedgerRow)
         .where(LedgerRow.account_id == account_id, LedgerRow.sequence > (after or 0))

@@ -19,12 +19,11 @@ def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...
     `/readyz` says so. Returns what is not whole.
     """
     with database.read() as session:
-        found = verify_all(session)
-        suspended = set(repository.suspended(session))
-    changed = [one.account_id for one in found if one.ok == (one.account_id in suspended)]
+        broken = verify_all(session)
+        suspended = repository.suspended(session)
+    changed = {one.account_id for one in broken}.symmetric_difference(suspended)
     if changed:
-        _settle(database, changed)
-    broken = tuple(one for one in found if not one.ok)
+        _settle(database, sorted(changed))
     for one in broken:
         log.error("the ledger of account %s is not whole: %s", one.account_id, one.problems[0])
     return broken

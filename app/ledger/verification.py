@@ -243,8 +243,15 @@ def verify(session: Session, account_id: str) -> Verification:
 
 
 def verify_all(session: Session) -> tuple[Verification, ...]:
-    """Verify every account of the store; reads every entry, so not for each request."""
-    return tuple(verify(session, account_id) for account_id in repository.account_ids(session))
+    """The accounts whose ledger is not whole. Reads every entry, so not for each request."""
+    found = (verify(session, account_id) for account_id in repository.account_ids(session))
+    return tuple(one for one in found if not one.ok)
+
+
+def unbalanced_accounts(session: Session) -> list[str]:
+    """Accounts that are suspended or whose last entry disagrees with what they have spent:
+    as much as can be asked often, for readiness."""
+    return repository.unbalanced(session)
 
 
 def _walk(check: ChainCheck, links: Iterable[Link]) -> None:
