@@ -1,0 +1,202 @@
+"""What a release can show for its privacy: made from public facts and its journal."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal
+
+from app.engine.privacy.journal import Exchange, JournalEntry, exchanges
+from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.questions import Counted, CountQuestion, Selected, SelectQuestion
+from app.engine.schema import PrivacyUnit
+
+Assurance = Literal["enforced", "declared"]
+
+_ROW_NEIGHBOURS = "two tables that differ by one row, added or removed"
+_ENTITY_NEIGHBOURS = "two tables that differ by all rows of one entity, added or removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One use of noise: what it looked at, how far one unit moves it, and what it cost.
+
+    `scale` is sigma of a discrete Gaussian, b of a discrete Laplace or, for a selection, the
+    scale of its noise, in counts (of the heaviest candidate).
+    """
+
+    question: int
+    name: str
+    targets: tuple[tuple[str, ...], ...]
+    rules: tuple[dict[str, Any], ...]
+    noise: str
+    scale: float | None
+    l1_sensitivity: float | None
+    l2_sensitivity: float | None
+    loss: PrivacyLoss
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "question": self.question,
+            "mechanism": self.name,
+            "columns": [list(columns) for columns in self.targets],
+            "contributions": list(self.rules),
+            "noise": self.noise,
+            "scale": self.scale,
+            "sensitivity": {"l1": self.l1_sensitivity, "l2": self.l2_sensitivity},
+            "loss": self.loss.as_wire(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The statement that goes with a release."""
+
+    unit: PrivacyUnit
+    guarantee: Guarantee
+    accountant: Accountant
+    charge: Charge
+    allowance: PrivacyLoss
+    spent: PrivacyLoss
+    mechanisms: tuple[Mechanism, ...]
+    synthesizer: Mapping[str, Any]
+    assurance: Assurance
+    ledger_row_hash: str
+    versions: Mapping[str, str]
+
+    @classmethod
+    def of_release(
+        cls,
+        *,
+        unit: PrivacyUnit,
+        guarantee: Guarantee,
+        accountant: Accountant,
+        charge: Charge,
+        allowance: PrivacyLoss,
+        journal: Sequence[JournalEntry],
+        synthesizer: Mapping[str, Any],
+        assurance: Assurance,
+        ledger_row_hash: str,
+    ) -> Certificate:
+        """`synthesizer` is JSON about the method (name, version, params, public dataset).
+
+        Raises `ValueError` if the journal holds more than the allowance.
+        """
+        spent = PrivacyLoss(allowance.kind, 0)
+        for entry in journal:
+            spent = spent + entry.loss
+        if not allowance.covers(spent):
+            raise ValueError("the journal holds more than the session was allowed")
+        return cls(
+            unit=unit,
+            guarantee=guarantee,
+            accountant=accountant,
+            charge=charge,
+            allowance=allowance,
+            spent=spent,
+            mechanisms=tuple(each for item in exchanges(journal) for each in _mechanisms(item)),
+            synthesizer=synthesizer,
+            assurance=assurance,
+            ledger_row_hash=ledger_row_hash,
+            versions=versions(),
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Plain JSON; amounts are decimal text."""
+        is_row = self.unit.kind == "row"
+        return {
+            "unit": self.unit.to_wire(),
+            "neighbours": _ROW_NEIGHBOURS if is_row else _ENTITY_NEIGHBOURS,
+            "guarantee": self.guarantee.as_wire(),
+            "accountant": self.accountant.value,
+            "charge": self.charge.as_wire(self.accountant),
+            "session": {"allowed": self.allowance.as_wire(), "spent": self.spent.as_wire()},
+            "mechanisms": [mechanism.to_wire() for mechanism in self.mechanisms],
+            "synthesizer": dict(self.synthesizer),
+            "assurance": self.assurance,
+            "ledger_row_hash": self.ledger_row_hash,
+            "versions": dict(self.versions),
+        }
+
+
+def versions() -> dict[str, str]:
+    """The versions that made a release: halftone, opendp and python."""
+    return {
+        "halftone": _version("halftone"),
+        "opendp": _version("opendp"),
+        "python": platform.python_version(),
+    }
+
+
+def contribution_to_wire(contribution: Contribution) -> dict[str, Any]:
+    """The rule with the one parameter it takes."""
+    wire: dict[str, Any] = {"rule": contribution.rule}
+    if contribution.limit is not None:
+        wire["limit"] = contribution.limit
+    if contribution.norm is not None:
+        wire["norm"] = contribution.norm
+    return wire
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _mechanisms(exchange: Exchange) -> list[Mechanism]:
+    question, answer = exchange.question, exchange.answer
+    if isinstance(question, CountQuestion) and isinstance(answer, Counted):
+        pairs = zip(answer.measurements, question.losses, strict=True)
+        return [_histogram(exchange.number, measured, loss) for measured, loss in pairs]
+    if isinstance(question, SelectQuestion) and isinstance(answer, Selected):
+        return [_selection(exchange.number, question, answer)]
+    return [_hand_over(exchange)]
+
+
+def _histogram(number: int, measurement: Measurement, loss: PrivacyLoss) -> Mechanism:
+    return Mechanism(
+        question=number,
+        name="histogram",
+        targets=(measurement.columns,),
+        rules=(contribution_to_wire(measurement.count.contribution),),
+        noise=f"discrete {measurement.noise}",
+        scale=measurement.scale,
+        l1_sensitivity=measurement.l1_sensitivity,
+        l2_sensitivity=measurement.l2_sensitivity,
+        loss=loss,
+    )
+
+
+def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mechanism:
+    counts: list[Count] = [candidate.count for candidate in question.candidates]
+    rules = {repr(count.contribution): count.contribution for count in counts}
+    return Mechanism(
+        question=number,
+        name=f"selection of {question.winners} out of {len(counts)}",
+        targets=tuple(counts[winner].columns for winner in answer.winners),
+        rules=tuple(contribution_to_wire(rule) for rule in rules.values()),
+        noise=answer.mechanism,
+        scale=answer.scale,
+        l1_sensitivity=answer.sensitivity,
+        l2_sensitivity=None,
+        loss=question.loss,
+    )
+
+
+def _hand_over(exchange: Exchange) -> Mechanism:
+    return Mechanism(
+        question=exchange.number,
+        name="trusted call",
+        targets=(),
+        rules=({"rule": "rows"},),
+        noise="declared by the synthesizer",
+        scale=None,
+        l1_sensitivity=None,
+        l2_sensitivity=None,
+        loss=exchange.loss,
+    )
