@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
 from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
+
+SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
+"""Actions on their datasets that custodians read too; matches of content across custodians,
+for one, are the admin's alone."""
+
+Place = tuple[datetime, str]
+"""Where a page of a list in order of creation starts: after (created_at, id)."""
+
+Listed = TypeVar("Listed", PrincipalRow, ApiKeyRow, GrantRow)
+
+
+def _by_creation(
+    query: Select[Listed], row: type[Listed], after: Place | None, limit: int
+) -> Select[Listed]:
+    if after is not None:
+        moment, identifier = after
+        query = query.where(
+            or_(
+                row.created_at > moment,
+                (row.created_at == moment) & (row.id > identifier),
+            )
+        )
+    return query.order_by(row.created_at, row.id).limit(limit)
 
 
 def key_with_owner(session: Session, digest: str) -> tuple[ApiKeyRow, PrincipalRow] | None:
@@ -32,11 +56,8 @@ def any_principal(session: Session) -> bool:
     return session.scalar(select(PrincipalRow.id).limit(1)) is not None
 
 
-def principals(session: Session, after: str | None, limit: int) -> list[PrincipalRow]:
-    query = select(PrincipalRow).order_by(PrincipalRow.id).limit(limit)
-    if after is not None:
-        query = query.where(PrincipalRow.id > after)
-    return list(session.scalars(query))
+def principals(session: Session, after: Place | None, limit: int) -> list[PrincipalRow]:
+    return list(session.scalars(_by_creation(select(PrincipalRow), PrincipalRow, after, limit)))
 
 
 def other_admins(session: Session, principal_id: str, moment: datetime) -> int:
@@ -63,16 +84,17 @@ def key(session: Session, principal_id: str, key_id: str) -> ApiKeyRow | None:
     )
 
 
-def keys(session: Session, principal_id: str, after: str | None, limit: int) -> list[ApiKeyRow]:
-    query = (
-        select(ApiKeyRow)
-        .where(ApiKeyRow.principal_id == principal_id)
-        .order_by(ApiKeyRow.id)
-        .limit(limit)
+def keys(session: Session, principal_id: str, after: Place | None, limit: int) -> list[ApiKeyRow]:
+    return list(
+        session.scalars(
+            _by_creation(
+                select(ApiKeyRow).where(ApiKeyRow.principal_id == principal_id),
+                ApiKeyRow,
+                after,
+                limit,
+            )
+        )
     )
-    if after is not None:
-        query = query.where(ApiKeyRow.id > after)
-    return list(session.scalars(query))
 
 
 def usable_keys(session: Session, principal_id: str, moment: datetime) -> int:
@@ -103,13 +125,14 @@ def grant_of(session: Session, dataset_id: str, principal_id: str) -> GrantRow |
     )
 
 
-def grants(session: Session, dataset_id: str, after: str | None, limit: int) -> list[GrantRow]:
-    query = (
-        select(GrantRow).where(GrantRow.dataset_id == dataset_id).order_by(GrantRow.id).limit(limit)
+def grants(session: Session, dataset_id: str, after: Place | None, limit: int) -> list[GrantRow]:
+    return list(
+        session.scalars(
+            _by_creation(
+                select(GrantRow).where(GrantRow.dataset_id == dataset_id), GrantRow, after, limit
+            )
+        )
     )
-    if after is not None:
-        query = query.where(GrantRow.id > after)
-    return list(session.scalars(query))
 
 
 def audit_entries(
@@ -121,5 +144,8 @@ def audit_entries(
         query = query.where(AuditRow.id < before)
     if owner_id is not None:
         owned = select(DatasetRow.id).where(DatasetRow.owner_id == owner_id)
-        query = query.where(AuditRow.subject.in_(owned))
+        query = query.where(
+            AuditRow.subject.in_(owned),
+            or_(*(AuditRow.action.startswith(noun) for noun in SHOWN_TO_CUSTODIANS)),
+        )
     return list(session.scalars(query))

@@ -1,0 +1,151 @@
+"""Use-cases of grants: which analysts use a dataset, and how much of its budget.
+
+A grant is never made twice for one analyst on one dataset: granting again after a
+revocation revives the same row, and with it what was spent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.database import new_id, now
+from app.datasets.models import DatasetRow
+from app.engine.privacy.loss import Accountant, Charge
+from app.ledger.models import AccountRow
+from app.problems import Conflict, Invalid, NotFound
+from app.security import audit, repository
+from app.security.models import GrantRow
+from app.security.principals import Principal
+
+
+def accountant_of(session: Session, dataset: DatasetRow) -> Accountant:
+    """In whose terms allowances on the dataset are. `Conflict` for a public dataset."""
+    account = session.get(AccountRow, dataset.account_id) if dataset.account_id else None
+    if account is None:
+        raise Conflict("A public dataset needs no grants: every principal may read it.")
+    return Accountant(account.accountant)
+
+
+def create_grant(
+    session: Session,
+    actor: Principal,
+    dataset: DatasetRow,
+    *,
+    principal_id: str,
+    allowance: Charge | None,
+    show_budget: bool,
+) -> GrantRow:
+    """Let an analyst use the dataset. Raises `Invalid` at /principal_id for anybody who is no
+    active analyst, `Conflict` if they have a grant already."""
+    _expect_analyst(session, actor, principal_id)
+    row = repository.grant_of(session, dataset.id, principal_id)
+    if row is not None and row.state == "active":
+        raise Conflict("This analyst has a grant on the dataset. Change that one.")
+    if row is None:
+        row = GrantRow(
+            id=new_id("gr"),
+            dataset_id=dataset.id,
+            principal_id=principal_id,
+            spent_primary=0,
+            spent_delta=0,
+            created_at=now(),
+        )
+        session.add(row)
+    row.state = "active"
+    row.show_budget = show_budget
+    _allow(row, allowance)
+    session.flush()
+    _audit(session, actor, "grant.created", row)
+    return row
+
+
+def change_grant(
+    session: Session,
+    actor: Principal,
+    row: GrantRow,
+    *,
+    allowance: Charge | None,
+    show_budget: bool | None,
+) -> GrantRow:
+    """Change an active grant; what is None stays. An allowance may go below what is spent:
+    then nothing more fits. Raises `Conflict` for a revoked grant."""
+    _expect_active(row)
+    if allowance is not None:
+        _allow(row, allowance)
+    if show_budget is not None:
+        row.show_budget = show_budget
+    session.flush()
+    _audit(session, actor, "grant.changed", row)
+    return row
+
+
+def replace_grant(
+    session: Session,
+    actor: Principal,
+    row: GrantRow,
+    *,
+    allowance: Charge | None,
+    show_budget: bool,
+) -> GrantRow:
+    """Put other terms in force; without an allowance only the budget itself limits."""
+    _expect_active(row)
+    _allow(row, allowance)
+    return change_grant(session, actor, row, allowance=None, show_budget=show_budget)
+
+
+def revoke_grant(session: Session, actor: Principal, row: GrantRow) -> None:
+    """Take the grant back; what was charged under it stays charged."""
+    if row.state == "revoked":
+        return
+    row.state = "revoked"
+    session.flush()
+    _audit(session, actor, "grant.revoked", row)
+
+
+def get_grant(session: Session, dataset: DatasetRow, grant_id: str) -> GrantRow:
+    row = repository.grant(session, dataset.id, grant_id)
+    if row is None:
+        raise NotFound
+    return row
+
+
+def _allow(row: GrantRow, allowance: Charge | None) -> None:
+    row.cap_primary = None if allowance is None else allowance.primary
+    row.cap_delta = None if allowance is None else allowance.delta
+
+
+def _expect_active(row: GrantRow) -> None:
+    if row.state != "active":
+        raise Conflict("The grant was revoked. Grant again to revive it, with what was spent.")
+
+
+def _expect_analyst(session: Session, actor: Principal, principal_id: str) -> None:
+    found = repository.principal(session, principal_id)
+    if found is None or not found.is_analyst or found.state != "active":
+        raise Invalid.at(
+            "/principal_id",
+            "There is no active analyst of this id.",
+            "Send the id of a principal with the analyst role.",
+        )
+    if principal_id == actor.id:
+        raise Invalid.at(
+            "/principal_id",
+            "You are the dataset's custodian and need no grant.",
+            "Send the id of another principal.",
+        )
+
+
+def _audit(session: Session, actor: Principal, action: str, row: GrantRow) -> None:
+    detail: dict[str, Any] = {
+        "grant_id": row.id,
+        "principal_id": row.principal_id,
+        "show_budget": row.show_budget,
+        "allowance_units": None
+        if row.cap_primary is None
+        else {"primary": row.cap_primary, "delta": row.cap_delta},
+    }
+    audit.record(
+        session, principal_id=actor.id, action=action, subject=row.dataset_id, detail=detail
+    )

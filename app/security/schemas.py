@@ -1,0 +1,253 @@
+"""The wire of principals, API keys, grants and the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from app.database import format_time, now
+from app.engine.privacy.loss import Accountant
+from app.ledger.repository import Position
+from app.ledger.schemas import AllowanceIn, AllowanceOut
+from app.problems import Invalid
+from app.security.authentication import is_usable
+from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
+from app.security.service import Role, roles_of
+
+_TIME = "2030-01-31T12:00:00.000000Z"
+
+Line = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"
+    ),
+]
+Roles = Annotated[
+    list[Role],
+    Field(
+        min_length=1,
+        max_length=3,
+        description="admin (principals, settings; sees no data), custodian (own datasets),"
+        " analyst (granted datasets). Roles add up.",
+    ),
+]
+
+
+class PrincipalIn(BaseModel):
+    """A principal to make; give it a key afterwards."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "Ada", "roles": ["analyst"]}]}
+    )
+
+    name: Line = Field(description="Unique among principals.")
+    roles: Roles
+
+
+class PrincipalChangeIn(BaseModel):
+    """What is omitted stays."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"state": "disabled"}]}
+    )
+
+    name: Line | None = None
+    roles: Roles | None = None
+    state: Literal["active", "disabled"] | None = Field(
+        None, description="A disabled principal's keys do not work."
+    )
+
+
+class PrincipalOut(BaseModel):
+    """Who owns datasets, grants, releases and keys."""
+
+    id: str = Field(examples=["pr_abcdefghijkmnpqrstuv"])
+    name: str = Field(examples=["Ada"])
+    roles: list[Role]
+    state: Literal["active", "disabled"]
+    created_at: str = Field(examples=[_TIME])
+
+    @classmethod
+    def of(cls, row: PrincipalRow) -> PrincipalOut:
+        return cls.model_validate(
+            {
+                "id": row.id,
+                "name": row.name,
+                "roles": roles_of(row),
+                "state": row.state,
+                "created_at": format_time(row.created_at),
+            }
+        )
+
+
+class KeyIn(BaseModel):
+    """An API key to make. Without an expiry it works until it is revoked."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"label": "notebook", "expires_in_days": 90}]},
+    )
+
+    label: Line | None = Field(None, description="What the key is for.")
+    expires_at: AwareDatetime | None = Field(
+        None, description="Moment with an offset, after which the key does not work."
+    )
+    expires_in_days: int | None = Field(
+        None, ge=1, le=36500, description="In place of `expires_at`."
+    )
+
+    def expiry(self) -> datetime | None:
+        """Raises `Invalid` if both forms were sent."""
+        if self.expires_in_days is None:
+            return self.expires_at
+        if self.expires_at is not None:
+            raise Invalid.at(
+                "/expires_in_days", "The expiry is given twice.", "Send one of the two forms."
+            )
+        return now() + timedelta(days=self.expires_in_days)
+
+
+class KeyOut(BaseModel):
+    """An API key, without its secret: only a hash of that is stored."""
+
+    id: str = Field(examples=["ky_abcdefghijkmnpqrstuv"])
+    principal_id: str
+    label: str
+    prefix: str = Field(description="How the key starts.", examples=["hk_AbCd1234"])
+    state: Literal["active", "expired", "revoked"]
+    created_at: str = Field(examples=[_TIME])
+    expires_at: str | None
+    revoked_at: str | None
+
+    @classmethod
+    def of(cls, row: ApiKeyRow) -> KeyOut:
+        return cls.model_validate(_key(row))
+
+
+class KeyMade(KeyOut):
+    """An API key just made; its secret is shown this once."""
+
+    key: str | None = Field(
+        description="The secret. Null when a request is repeated with its Idempotency-Key: it is"
+        " not stored, so it cannot be shown again; if the first answer is lost, revoke the key"
+        " and make another.",
+        examples=["hk_" + "a" * 43],
+    )
+
+    @classmethod
+    def showing(cls, row: ApiKeyRow, secret: str | None) -> KeyMade:
+        return cls.model_validate({**_key(row), "key": secret})
+
+
+def _key(row: ApiKeyRow) -> dict[str, Any]:
+    ended = "expired" if row.revoked_at is None else "revoked"
+    return {
+        "id": row.id,
+        "principal_id": row.principal_id,
+        "label": row.label,
+        "prefix": row.prefix,
+        "state": "active" if is_usable(row, now()) else ended,
+        "created_at": format_time(row.created_at),
+        "expires_at": None if row.expires_at is None else format_time(row.expires_at),
+        "revoked_at": None if row.revoked_at is None else format_time(row.revoked_at),
+    }
+
+
+class MeOut(PrincipalOut):
+    """The principal that the request's key belongs to."""
+
+    key: KeyOut = Field(description="The key that the request came with.")
+
+    @classmethod
+    def holding(cls, row: PrincipalRow, key: ApiKeyRow) -> MeOut:
+        return cls(**PrincipalOut.of(row).model_dump(), key=KeyOut.of(key))
+
+
+class GrantIn(BaseModel):
+    """An analyst's leave to use a dataset."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "principal_id": "pr_abcdefghijkmnpqrstuv",
+                    "allowance": {"epsilon": "2", "delta": "1e-7"},
+                }
+            ]
+        },
+    )
+
+    principal_id: str = Field(max_length=64, description="A principal with the analyst role.")
+    allowance: AllowanceIn | None = Field(
+        None,
+        description="The most that this analyst may spend, as a share of the budget, never extra."
+        " None: only the budget itself limits.",
+    )
+    show_budget: bool | None = Field(
+        None, description="Whether the analyst sees the budget's totals; false if omitted."
+    )
+
+
+class GrantTermsIn(BaseModel):
+    """Terms of a grant."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"show_budget": True}]}
+    )
+
+    allowance: AllowanceIn | None = None
+    show_budget: bool | None = None
+
+
+class GrantOut(BaseModel):
+    """An analyst's leave to use a dataset; what it has spent is never reset."""
+
+    id: str = Field(examples=["gr_abcdefghijkmnpqrstuv"])
+    dataset_id: str
+    principal_id: str
+    state: Literal["active", "revoked"]
+    show_budget: bool
+    allowance: AllowanceOut
+    created_at: str = Field(examples=[_TIME])
+
+    @classmethod
+    def of(cls, row: GrantRow, accountant: Accountant) -> GrantOut:
+        position = Position(
+            row.cap_primary, row.cap_delta, row.spent_primary, row.spent_delta, is_open=True
+        )
+        return cls.model_validate(
+            {
+                "id": row.id,
+                "dataset_id": row.dataset_id,
+                "principal_id": row.principal_id,
+                "state": row.state,
+                "show_budget": row.show_budget,
+                "allowance": AllowanceOut.of(position, accountant),
+                "created_at": format_time(row.created_at),
+            }
+        )
+
+
+class AuditEntry(BaseModel):
+    """Who changed what."""
+
+    id: int
+    at: str = Field(examples=[_TIME])
+    principal_id: str | None = Field(description="Null for the service or its operator.")
+    action: str = Field(examples=["grant.created"])
+    subject: str | None = Field(description="What it was done to.")
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: AuditRow) -> AuditEntry:
+        return cls(
+            id=row.id,
+            at=format_time(row.at),
+            principal_id=row.principal_id,
+            action=row.action,
+            subject=row.subject,
+            detail=row.detail,
+        )
