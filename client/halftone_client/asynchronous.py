@@ -84,11 +84,13 @@ class AsyncHalftone:
     me = _awaited(flows.people.me)
     principals = _awaited(flows.people.principals)
     create_principal = _awaited(flows.people.create_principal)
+    change_principal = _awaited(flows.people.change_principal)
     keys = _awaited(flows.people.keys)
     create_key = _awaited(flows.people.create_key)
     revoke_key = _awaited(flows.people.revoke_key)
     grants = _awaited(flows.people.grants)
     grant = _awaited(flows.people.grant)
+    change_grant = _awaited(flows.people.change_grant)
     revoke_grant = _awaited(flows.people.revoke_grant)
     audit = _awaited(flows.people.audit)
 

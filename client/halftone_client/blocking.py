@@ -86,11 +86,13 @@ class Halftone:
     me = _blocking(flows.people.me)
     principals = _blocking(flows.people.principals)
     create_principal = _blocking(flows.people.create_principal)
+    change_principal = _blocking(flows.people.change_principal)
     keys = _blocking(flows.people.keys)
     create_key = _blocking(flows.people.create_key)
     revoke_key = _blocking(flows.people.revoke_key)
     grants = _blocking(flows.people.grants)
     grant = _blocking(flows.people.grant)
+    change_grant = _blocking(flows.people.change_grant)
     revoke_grant = _blocking(flows.people.revoke_grant)
     audit = _blocking(flows.people.audit)
 

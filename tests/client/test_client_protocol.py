@@ -103,13 +103,13 @@ def test_the_public_surface_is_pinned():
     }  # fmt: skip
     methods = {name for name in vars(Halftone) if not name.startswith("_")}
     assert methods == {
-        "audit", "budget", "cancel", "certificate", "close", "create_dataset", "create_key",
-        "create_principal", "dataset", "datasets", "delete_dataset", "delete_sample", "download",
-        "get_release", "get_sample", "grant", "grants", "ingest_report", "keys", "ledger", "me",
-        "measurements", "preflight", "principals", "propose_dictionary", "put_data", "release",
-        "releases", "rename_dataset", "report", "revoke_grant", "revoke_key", "sample", "samples",
-        "save", "schema", "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger",
-        "wait",
+        "audit", "budget", "cancel", "certificate", "change_grant", "change_principal", "close",
+        "create_dataset", "create_key", "create_principal", "dataset", "datasets",
+        "delete_dataset", "delete_sample", "download", "get_release", "get_sample", "grant",
+        "grants", "ingest_report", "keys", "ledger", "me", "measurements", "preflight",
+        "principals", "propose_dictionary", "put_data", "release", "releases", "rename_dataset",
+        "report", "revoke_grant", "revoke_key", "sample", "samples", "save", "schema",
+        "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
 

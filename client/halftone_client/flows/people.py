@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 from halftone_client import wire
 from halftone_client.flows.datasets import DatasetRef
-from halftone_client.protocol import Flow, Service, path_to
+from halftone_client.protocol import Body, Call, Flow, Service, path_to
 from halftone_client.records import Record, id_of
 
 PrincipalRef = str | Mapping[str, Any]
@@ -31,6 +31,21 @@ def create_principal(service: Service, name: str, *, roles: Sequence[str]) -> Fl
     return Record((yield from service.post(path_to("principals"), body, makes=True)))
 
 
+def change_principal(
+    service: Service,
+    principal: PrincipalRef,
+    *,
+    name: str | None = None,
+    roles: Sequence[str] | None = None,
+    state: Literal["active", "disabled"] | None = None,
+) -> Flow[Record]:
+    """Rename, give other roles, disable or enable; what is left out stays (admin)."""
+    asked = {"name": name, "roles": None if roles is None else list(roles), "state": state}
+    body = {name: value for name, value in asked.items() if value is not None}
+    call = Call("PATCH", path_to("principals", id_of(principal)), Body(json=body))
+    return Record(wire.decode((yield from service.call(call))))
+
+
 def keys(service: Service, principal: PrincipalRef) -> Flow[list[Record]]:
     """A principal's API keys, without their secrets."""
     found = yield from service.items(path_to("principals", id_of(principal), "keys"))
@@ -44,12 +59,16 @@ def create_key(
     label: str | None = None,
     expires_at: datetime | None = None,
 ) -> Flow[Record]:
-    """A new API key; its secret stands in `["key"]`, this once."""
+    """A new API key; its secret stands in `["key"]`, this once.
+
+    It is None if the first answer was lost and the request repeated: revoke the key then, and
+    make another.
+    """
     body: dict[str, Any] = {}
     if label is not None:
         body["label"] = label
     if expires_at is not None:
-        body["expires_at"] = expires_at.isoformat()
+        body["expires_at"] = expires_at.astimezone(UTC).isoformat()
     path = path_to("principals", id_of(principal), "keys")
     return Record((yield from service.post(path, body, makes=True)))
 
@@ -81,6 +100,26 @@ def grant(
         body["allowance"] = wire.amounts(allowance)
     path = path_to("datasets", id_of(dataset), "grants")
     return Record((yield from service.post(path, body, makes=True)))
+
+
+def change_grant(
+    service: Service,
+    dataset: DatasetRef,
+    grant: str | Mapping[str, Any],
+    *,
+    allowance: Mapping[str, wire.Amount] | None = None,
+    show_budget: bool | None = None,
+) -> Flow[Record]:
+    """Put other terms in force; what is left out stays (custodian)."""
+    body: dict[str, Any] = {}
+    if allowance is not None:
+        body["allowance"] = wire.amounts(allowance)
+    if show_budget is not None:
+        body["show_budget"] = show_budget
+    call = Call(
+        "PATCH", path_to("datasets", id_of(dataset), "grants", id_of(grant)), Body(json=body)
+    )
+    return Record(wire.decode((yield from service.call(call))))
 
 
 def revoke_grant(
