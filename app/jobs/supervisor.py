@@ -18,19 +18,12 @@ from app.database import Database
 from app.jobs.housekeeping import Housekeeping
 from app.jobs.pool import WorkerPool
 from app.jobs.subjects import OUTCOMES
-from app.ledger.service import verify_all
+from app.ledger.startup import hold_ledgers_against_accounts
 from app.main import create_app
 from app.security.bootstrap import ensure_admin, preset_key
 from app.settings import Settings
 
 log = logging.getLogger("halftone.server")
-
-
-class LedgerBroken(RuntimeError):
-    """A ledger does not add up: the service does not start on it."""
-
-    def __init__(self) -> None:
-        super().__init__("a ledger does not add up; run `halftone verify` and restore a backup")
 
 
 class AddressTaken(RuntimeError):
@@ -41,13 +34,11 @@ class AddressTaken(RuntimeError):
 def supervision(settings: Settings) -> Iterator[WorkerPool]:
     """Workers and chores for a server on a migrated store, until the block ends.
 
-    Raises `LedgerBroken` if what was spent is not what the ledgers say.
+    Accounts whose ledger does not add up are suspended first.
     """
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     try:
-        with database.read() as session:
-            if not all(account.ok for account in verify_all(session)):
-                raise LedgerBroken
+        hold_ledgers_against_accounts(database)
         with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
             yield pool
     finally:

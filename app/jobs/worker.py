@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sqlite3
 import sys
@@ -139,7 +140,8 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 def _follow_parent(shutdown: Shutdown) -> None:
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
         shutdown.request(0)
 
     threading.Thread(target=wait, name="parent", daemon=True).start()

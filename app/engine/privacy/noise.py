@@ -20,13 +20,19 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
+
+# Not `opendp.prelude`, which imports pandas and scikit-learn besides.
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.metrics import l1_distance, l2_distance, linf_distance
+from opendp.mod import enable_features
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Noise
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 LARGEST_SCALE = 2.0**40
 _DRAWS_AT_ONCE = 2**16
@@ -38,20 +44,20 @@ class ScaleTooLarge(ValueError):
 
 
 def _integers() -> Any:
-    return dp.vector_domain(dp.atom_domain(T="i64"))
+    return vector_domain(atom_domain(T="i64"))
 
 
 def _gaussian(scale: float) -> Any:
-    return dp.m.make_gaussian(_integers(), dp.l2_distance(T=float), scale=scale)
+    return make_gaussian(_integers(), l2_distance(T=float), scale=scale)
 
 
 def _laplace(scale: float) -> Any:
-    return dp.m.make_laplace(_integers(), dp.l1_distance(T="i64"), scale=scale)
+    return make_laplace(_integers(), l1_distance(T="i64"), scale=scale)
 
 
 def _noisy_max(kind: Literal["pure", "zcdp"], scale: float) -> Any:
-    measure = dp.zero_concentrated_divergence() if kind == "zcdp" else dp.max_divergence()
-    return dp.m.make_noisy_max(_integers(), dp.linf_distance(T="i64"), measure, scale=scale)
+    measure = zero_concentrated_divergence() if kind == "zcdp" else max_divergence()
+    return make_noisy_max(_integers(), linf_distance(T="i64"), measure, scale=scale)
 
 
 def _root_up(square: int) -> float:
