@@ -6,6 +6,7 @@ time limit; the server holds only what it said of itself and the JSON Schema of 
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,14 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
+from app.engine.synthesizers.operations import Check
 from app.engine.synthesizers.registry import Entry
+from app.jobs.child import ChildHost, ChildUnusable
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
 from app.settings import Settings
+
+log = logging.getLogger("halftone.synthesizers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Description:
     reference: str
     version: str
     params_schema: dict[str, Any]
+    available: bool = True
+    """False if it is installed and does not answer."""
 
 
 class Catalogue:
@@ -72,7 +79,10 @@ class Catalogue:
             raise NotFound("There is no synthesizer of that name.")
         with self._lock:
             if name not in self._described:
-                self._described[name] = self._ask(self._entries[name])
+                described = self._ask(self._entries[name])
+                if not described.available:
+                    return described
+                self._described[name] = described
             return self._described[name]
 
     def check(
@@ -80,7 +90,7 @@ class Catalogue:
     ) -> tuple[dict[str, Any], Preflight]:
         """The form with its defaults, and what a run would need. Raises `Invalid`."""
         if not entry.builtin:
-            raise NotImplementedError
+            return self._check_in_child(entry, form, case)
         synthesizer = registry.builtin(entry.name)
         try:
             params = synthesizer.Params.model_validate(form)
@@ -91,9 +101,25 @@ class Catalogue:
         )
         return params.model_dump(mode="json", exclude_none=True), preflight
 
+    def _check_in_child(
+        self, entry: Entry, form: dict[str, Any], case: Case
+    ) -> tuple[dict[str, Any], Preflight]:
+        request = Check(
+            entry.name, form, case.schema, case.unit, case.loss, case.public, case.limits
+        )
+        try:
+            checked = ChildHost(self._settings).check(request)
+        except ChildUnusable as error:
+            log.warning("synthesizer %s could not check a request: %s", entry.name, error.detail)
+            raise _no_answer() from None
+        if checked.params is None:
+            problems = checked.preflight.problems
+            raise _bad_form([FieldError(at.pointer, at.message, at.remedy) for at in problems])
+        return checked.params, checked.preflight
+
     def _ask(self, entry: Entry) -> Description:
         if not entry.builtin:
-            raise NotImplementedError
+            return self._ask_in_child(entry)
         synthesizer = registry.builtin(entry.name)
         return Description(
             entry,
@@ -103,6 +129,22 @@ class Catalogue:
             synthesizer.Params.model_json_schema(),
         )
 
+    def _ask_in_child(self, entry: Entry) -> Description:
+        try:
+            said = ChildHost(self._settings).describe(entry.name)
+        except ChildUnusable as error:
+            log.warning("synthesizer %s does not describe itself: %s", entry.name, error.detail)
+            return Description(entry, entry.name, "", entry.version, {}, available=False)
+        return Description(entry, said.title, said.reference, said.version, said.params_schema)
+
 
 def _bad_form(faults: list[FieldError]) -> Invalid:
     return Invalid("The synthesizer's params need mending.", errors=faults)
+
+
+def _no_answer() -> Invalid:
+    return Invalid.at(
+        "/synthesizer",
+        "The synthesizer gave no answer within its limits of time and memory.",
+        "Send the request again, or use another synthesizer; its log is with the operator.",
+    )

@@ -8,7 +8,8 @@ Equal tables give equal bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -25,9 +26,15 @@ _WHOLE_IDS = ("integer", "year")
 
 
 def write_rows(parts: Iterable[Table], schema: Schema, unit: PrivacyUnit) -> Iterator[bytes]:
-    """The bytes, in pieces, of the Parquet file of rows that come in parts."""
-    form = rows_schema(schema, unit)
-    groups = (group for part in parts for group in _decoded(part, schema, unit))
+    """The bytes, in pieces, of the Parquet file of rows that come in parts, one at least.
+
+    A synthesizer may model some of the columns; the others are left out.
+    """
+    rest = iter(parts)
+    first = next(rest)
+    columns = _columns(schema, unit, first.codes)
+    form = pa.schema([_field(column) for column in columns])
+    groups = (group for part in chain([first], rest) for group in _decoded(part, columns))
     return parquet_pieces(form, _tables(form, groups))
 
 
@@ -35,11 +42,6 @@ def write_counts(table: CountsTable, schema: Schema) -> Iterator[bytes]:
     """The bytes, in pieces, of the Parquet file of a histogram, one row for each cell."""
     form = counts_schema(table, schema)
     return parquet_pieces(form, _tables(form, _counted(table, schema)))
-
-
-def rows_schema(schema: Schema, unit: PrivacyUnit) -> pa.Schema:
-    """Arrow schema of a sample of rows."""
-    return pa.schema([_field(column) for column in _columns(schema, unit)])
 
 
 def counts_schema(table: CountsTable, schema: Schema) -> pa.Schema:
@@ -58,11 +60,15 @@ def count_name(columns: tuple[str, ...]) -> str:
     return name
 
 
-def _columns(schema: Schema, unit: PrivacyUnit) -> list[Column | EntityColumn]:
+def _columns(
+    schema: Schema, unit: PrivacyUnit, made: Collection[str]
+) -> list[Column | EntityColumn]:
+    """What the table holds, in the order of the dictionary."""
     return [
         column
         for column in schema.fields
-        if isinstance(column, Column) or (isinstance(column, EntityColumn) and _named(unit, column))
+        if (isinstance(column, Column) and column.name in made)
+        or (isinstance(column, EntityColumn) and _named(unit, column))
     ]
 
 
@@ -78,14 +84,14 @@ def _field(column: Column | EntityColumn) -> pa.Field:
     return pa.field(column.name, empty.type, nullable=column.nullable)
 
 
-def _decoded(table: Table, schema: Schema, unit: PrivacyUnit) -> Iterator[list[pa.Array]]:
+def _decoded(table: Table, columns: Sequence[Column | EntityColumn]) -> Iterator[list[pa.Array]]:
     for first in range(0, table.rows, ROWS_PER_GROUP):
         part = slice(first, min(first + ROWS_PER_GROUP, table.rows))
         yield [
             _ids(column, table.entity, part)
             if isinstance(column, EntityColumn)
             else column.decode(table.codes[column.name][part])
-            for column in _columns(schema, unit)
+            for column in columns
         ]
 
 

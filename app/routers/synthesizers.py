@@ -27,7 +27,9 @@ class SynthesizerOut(BaseModel):
         description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
         "allows it to read the bounded table, and it vouches for its own guarantee."
     )
-    state: Literal["available"] = "available"
+    state: Literal["available", "unavailable"] = Field(
+        description="`unavailable`: installed, but it does not answer.", examples=["available"]
+    )
 
 
 class SynthesizerFormOut(SynthesizerOut):
@@ -69,4 +71,5 @@ def _facts(described: Description) -> dict[str, Any]:
         "version": described.version,
         "distribution": described.entry.distribution,
         "assurance": described.entry.assurance,
+        "state": "available" if described.available else "unavailable",
     }
