@@ -101,3 +101,12 @@ def remember(session: Session, attempt: Attempt | None, status: int, resource_id
                 created_at=now(),
             )
         )
+
+
+def settle(session: Session, attempt: Attempt | None, status: int) -> None:
+    """Let replays of a remembered request answer with another status from now on."""
+    if attempt is None:
+        return
+    row = session.get(IdempotencyRow, (attempt.principal_id, attempt.operation, attempt.key))
+    if row is not None and row.body_hash == attempt.body_hash:
+        row.status = status

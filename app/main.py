@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from app import migrate
 from app.database import Database
+from app.datasets.service import finish_interrupted
 from app.releases.catalogue import Catalogue
 from app.routers import (
     datasets,
@@ -67,6 +68,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     app.state.database = database
     app.state.write_turn = anyio.Lock()
+    await anyio.to_thread.run_sync(finish_interrupted, database, settings)
     try:
         async with releases.event_feed(app):
             yield

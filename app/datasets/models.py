@@ -38,6 +38,8 @@ class DatasetRow(Base):
     rows: Mapped[int | None] = mapped_column(BigInteger)
     content_hmac: Mapped[str | None] = mapped_column(String(64))
     ingest_report: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    staged: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The staged upload that is being ingested."""
     wrapped_key: Mapped[str | None] = mapped_column(String(200))
     """The dataset's own key under the master key, when encryption at rest is on."""
 

@@ -2,8 +2,370 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import re
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
-from app.routers.wire import ExactRoute
+import anyio
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.datasets import repository, service, views
+from app.datasets.draft import DatasetDraft
+from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut
+from app.datasets.staging import StagedFile, StagedWriter, StagingArea
+from app.idempotency import Attempt, body_hash, find_replay, remember, settle
+from app.problems import NotFound, NotReady, UnsupportedMedia
+from app.routers import uploads
+from app.routers.dataset_docs import CREATE_BODY, DATA_BODY
+from app.routers.dataset_spec import read_spec
+from app.routers.dependencies import (
+    Caller,
+    Custodian,
+    DatabaseDep,
+    ReadSession,
+    SettingsDep,
+    WriteSession,
+)
+from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.wire import ExactRoute, parse_json, read_limited
+from app.security import access
+from app.security.principals import Principal
+from app.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
+
+Made = TypeVar("Made")
+
+LONGEST_WAIT_S = 60
+_LOOK_S = (0.02, 0.05, 0.1, 0.25)
+
+DatasetId = Annotated[str, Path(description="Id of the dataset.", max_length=64)]
+Prefer = Annotated[
+    str | None,
+    Header(
+        description=f"`wait=30` holds the answer until the ingest is over, at most"
+        f" {LONGEST_WAIT_S} seconds.",
+        max_length=200,
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Makes the request safe to send again: the same key and content give the"
+        " first answer again.",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+    ),
+]
+FileFormat = Annotated[
+    Literal["csv", "tsv", "parquet", "jsonl"] | None,
+    Query(alias="format", description="Overrules the declared format of the file."),
+]
+
+_HEADERS = {
+    "Location": {"description": "Where the dataset is.", "schema": {"type": "string"}},
+    "Idempotent-Replayed": {
+        "description": "`true` on the answer to a repeated Idempotency-Key.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+}
+_CREATED: dict[int | str, dict[str, Any]] = {
+    201: {
+        "description": "Declared (`awaiting_data`), or with `Prefer: wait` ingested.",
+        "headers": _HEADERS,
+    },
+    202: {
+        "description": "Uploaded; `ingesting`.",
+        "model": DatasetOut,
+        "headers": _HEADERS,
+    },
+}
+
+
+@router.post(
+    "/datasets",
+    status_code=201,
+    operation_id="create_dataset",
+    summary="Declare a dataset, and upload its table",
+    responses=_CREATED,
+    openapi_extra=CREATE_BODY,
+)
+async def create_dataset(
+    request: Request,
+    response: Response,
+    principal: Custodian,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> DatasetOut:
+    """As JSON alone, the dataset waits for its data, to be sent by PUT. As a form, the part
+    `spec` (JSON) comes before the part `file`, and the table is ingested as a job."""
+    async with uploads.refusing_politely(request):
+        kind = uploads.media_type(request)
+        if kind in ("", "application/json"):
+            body = await read_limited(request, settings.max_body_bytes)
+            raw = parse_json(body)
+            draft = await to_thread.run_sync(read_spec, raw, settings)
+            attempt = _attempt(principal, key, {"spec": raw})
+            made = await _create(request, principal, draft, None, attempt)
+        elif kind == "multipart/form-data":
+            await _check_room(database, principal, settings)
+            made, attempt = await _create_from_form(request, principal, key)
+        else:
+            raise UnsupportedMedia("Send application/json, or multipart/form-data with a file.")
+    status, dataset_id, replayed = made
+    if status == 202 and not replayed:
+        status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
+        if status == 201 and attempt is not None:
+            await _in_turn(request, lambda session: settle(session, attempt, 201))
+    _describe(request, response, status, dataset_id, replayed)
+    return await _shown(database, principal, dataset_id)
+
+
+@router.put(
+    "/datasets/{dataset_id}/data",
+    operation_id="upload_data",
+    summary="Upload the table of a dataset",
+    responses={
+        200: {"description": "With `Prefer: wait`: the ingest is over."},
+        202: {"description": "Uploaded; `ingesting`.", "model": DatasetOut},
+    },
+    openapi_extra=DATA_BODY,
+)
+async def upload_data(
+    request: Request,
+    response: Response,
+    dataset_id: DatasetId,
+    principal: Caller,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    file_format: FileFormat = None,
+    prefer: Prefer = None,
+) -> DatasetOut:
+    """The body is the file itself, as `curl -T` sends it. A dataset takes data while it is
+    `awaiting_data` or `rejected`."""
+    async with uploads.refusing_politely(request):
+        await to_thread.run_sync(_check_receiving, database, principal, dataset_id, settings)
+        writer = await to_thread.run_sync(StagingArea(settings).writer)
+        with writer:
+            staged = await uploads.receive_raw(request, writer, settings.max_upload_bytes)
+            await _in_turn(
+                request,
+                lambda session: service.receive(
+                    session, principal, dataset_id, staged, settings, file_format
+                ),
+                lambda _: writer.keep(),
+            )
+    settled = await _is_settled(database, dataset_id, _wait_s(prefer))
+    response.status_code = 200 if settled else 202
+    return await _shown(database, principal, dataset_id)
+
+
+@router.get("/datasets", operation_id="list_datasets", summary="List datasets")
+def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> Page[DatasetOut]:
+    """Own ones, granted ones and public ones; newest first."""
+    rows = repository.visible(session, principal, page.after_moment, page.fetch)
+    shown, following = page.cut(rows, by_creation)
+    items = [views.dataset(session, principal, row) for row in shown]
+    return Page(items=items, next=following)
+
+
+@router.get("/datasets/{dataset_id}", operation_id="get_dataset", summary="One dataset")
+def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> DatasetOut:
+    return views.seen(session, access.open_dataset(session, principal, dataset_id))
+
+
+@router.patch("/datasets/{dataset_id}", operation_id="rename_dataset", summary="Rename a dataset")
+def rename_dataset(
+    dataset_id: DatasetId, form: DatasetPatch, principal: Caller, session: WriteSession
+) -> DatasetOut:
+    row = service.rename(session, principal, dataset_id, form.name)
+    return views.dataset(session, principal, row)
+
+
+@router.delete("/datasets/{dataset_id}", operation_id="erase_dataset", summary="Erase a dataset")
+async def erase_dataset(
+    request: Request,
+    dataset_id: DatasetId,
+    principal: Caller,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    with_releases: Annotated[
+        bool,
+        Query(alias="releases", description="Withdraw samples, models and measurements too."),
+    ] = False,
+) -> DatasetOut:
+    """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
+    and so do released samples and measurements, unless `releases=true`."""
+    doomed = await _in_turn(
+        request,
+        lambda session: service.erase(session, principal, dataset_id, with_releases=with_releases),
+    )
+    # A thread of its own: it waits for the store, and must not hold one that writers need.
+    await to_thread.run_sync(service.purge, database, settings, doomed, limiter=CapacityLimiter(1))
+    return await _shown(database, principal, dataset_id)
+
+
+@router.get(
+    "/datasets/{dataset_id}/schema",
+    operation_id="get_dictionary",
+    summary="The data dictionary",
+    response_model=dict[str, Any],
+)
+def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> Any:
+    """In its canonical wire form: a Frictionless Table Schema with Halftone's own keys."""
+    return access.open_dataset(session, principal, dataset_id).dataset.schema
+
+
+@router.get(
+    "/datasets/{dataset_id}/ingest-report",
+    operation_id="get_ingest_report",
+    summary="What became of the last upload",
+)
+def get_ingest_report(
+    dataset_id: DatasetId, principal: Caller, session: ReadSession
+) -> IngestReportOut:
+    """For the custodian alone: counts and faults with rows and columns. Not private."""
+    row = access.own_dataset(session, principal, dataset_id)
+    if row.state == "ingesting":
+        raise NotReady("The upload is still being ingested.")
+    if row.ingest_report is None:
+        raise NotFound("Nothing was uploaded, or it was erased.")
+    return IngestReportOut.model_validate({"state": row.state, **row.ingest_report})
+
+
+async def _create_from_form(
+    request: Request, principal: Principal, key: str | None
+) -> tuple[tuple[int, str, bool], Attempt | None]:
+    settings: Settings = request.app.state.settings
+    writer = await to_thread.run_sync(StagingArea(settings).writer)
+    with writer:
+        form = await uploads.FormReader(
+            request,
+            writer,
+            read_spec=lambda raw: read_spec(raw, settings),
+            spec_bytes=settings.max_body_bytes,
+            file_bytes=settings.max_upload_bytes,
+        ).read()
+        attempt = _attempt(principal, key, {"spec": form.raw, "file": form.staged.sha256})
+        made = await _create(request, principal, form.spec, form.staged, attempt, writer)
+    return made, attempt
+
+
+async def _create(
+    request: Request,
+    principal: Principal,
+    draft: DatasetDraft,
+    staged: StagedFile | None,
+    attempt: Attempt | None,
+    writer: StagedWriter | None = None,
+) -> tuple[int, str, bool]:
+    """Status, id, and whether an earlier request with the key made it."""
+    settings: Settings = request.app.state.settings
+    status = 201 if staged is None else 202
+
+    def work(session: Session) -> tuple[int, str, bool]:
+        replay = find_replay(session, attempt)
+        if replay is not None:
+            return replay.status, replay.resource_id, True
+        row = service.create(session, principal, draft, staged, settings)
+        remember(session, attempt, status, row.id)
+        return status, row.id, False
+
+    def committed(made: tuple[int, str, bool]) -> None:
+        if writer is not None and not made[2]:
+            writer.keep()
+
+    return await _in_turn(request, work, committed)
+
+
+async def _in_turn(
+    request: Request,
+    work: Callable[[Session], Made],
+    committed: Callable[[Made], None] = lambda _: None,
+) -> Made:
+    """One writing unit of work in one thread, when the store is free.
+
+    `committed` is called in the same thread, so that nothing can come between.
+    """
+    database: Database = request.app.state.database
+
+    def unit() -> Made:
+        with database.write() as session:
+            made = work(session)
+        committed(made)
+        return made
+
+    async with request.app.state.write_turn:
+        return await to_thread.run_sync(unit)
+
+
+def _attempt(principal: Principal, key: str | None, sent: dict[str, Any]) -> Attempt | None:
+    if key is None:
+        return None
+    return Attempt(principal.id, "datasets.create", key, body_hash(sent))
+
+
+def _check_receiving(
+    database: Database, principal: Principal, dataset_id: str, settings: Settings
+) -> None:
+    with database.read() as session:
+        service.check_receiving(session, principal, dataset_id)
+        service.check_room(session, principal, settings)
+
+
+async def _check_room(database: Database, principal: Principal, settings: Settings) -> None:
+    def check() -> None:
+        with database.read() as session:
+            service.check_room(session, principal, settings)
+
+    await to_thread.run_sync(check)
+
+
+def _wait_s(prefer: str | None) -> int:
+    """Seconds of a preference such as `respond-async, wait=30` (RFC 7240); 0 without one."""
+    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})", prefer or "", re.ASCII)
+    return min(int(found[1]), LONGEST_WAIT_S) if found else 0
+
+
+async def _is_settled(database: Database, dataset_id: str, wait_s: int) -> bool:
+    """Whether the ingest is over within the time."""
+
+    def look() -> bool:
+        with database.read() as session:
+            row = repository.get(session, dataset_id)
+            return row is None or row.state != "ingesting"
+
+    deadline = time.monotonic() + wait_s
+    looks = 0
+    while wait_s and time.monotonic() < deadline:
+        if await to_thread.run_sync(look):
+            return True
+        await anyio.sleep(_LOOK_S[min(looks, len(_LOOK_S) - 1)])
+        looks += 1
+    return False
+
+
+async def _shown(database: Database, principal: Principal, dataset_id: str) -> DatasetOut:
+    def show() -> DatasetOut:
+        with database.read() as session:
+            return views.seen(session, access.open_dataset(session, principal, dataset_id))
+
+    return await to_thread.run_sync(show)
+
+
+def _describe(
+    request: Request, response: Response, status: int, dataset_id: str, replayed: bool
+) -> None:
+    root: str = request.scope.get("root_path", "")
+    response.status_code = status
+    response.headers["Location"] = f"{root.rstrip('/')}/v1/datasets/{dataset_id}"
+    if replayed:
+        response.headers["Idempotent-Replayed"] = "true"

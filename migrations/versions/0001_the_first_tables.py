@@ -194,6 +194,7 @@ def upgrade() -> None:
         sa.Column("rows", sa.BigInteger(), nullable=True),
         sa.Column("content_hmac", sa.String(length=64), nullable=True),
         sa.Column("ingest_report", sa.JSON(), nullable=True),
+        sa.Column("staged", sa.JSON(), nullable=True),
         sa.Column("wrapped_key", sa.String(length=200), nullable=True),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name=op.f("fk_datasets_account_id_accounts")

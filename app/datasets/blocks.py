@@ -1,0 +1,97 @@
+"""How a table lies in its blob collection: one part for each column, one chunk for each block.
+
+A query reads only its own columns. Every block but the last has `block_rows` rows; the
+manifest, written last, tells how many rows there are, so that a missing tail is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.engine.schema import PrivacyUnit, Schema
+
+ENTITIES = "entities"
+MANIFEST = "manifest"
+ENTITY_BYTES = 16
+
+MOST_BLOCK_ROWS = 2**17
+FEWEST_BLOCK_ROWS = 2**12
+BLOCK_BYTES = 2**24
+"""About how many bytes of codes one block holds in memory, all columns together."""
+
+_HEADER = struct.Struct("<4sBBI")
+_MAGIC = b"HTC1"
+_DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class BlockError(ValueError):
+    """Stored bytes are not a block of codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Rows of the table, and of each of its blocks but the last."""
+
+    rows: int
+    block_rows: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 0 or self.block_rows < 1:
+            raise ValueError("a table has rows in blocks of at least one row")
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows)
+
+    def rows_of(self, block: int) -> int:
+        return min(self.block_rows, self.rows - block * self.block_rows)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"rows": self.rows, "block_rows": self.block_rows}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        wire = json.loads(data)
+        return cls(int(wire["rows"]), int(wire["block_rows"]))
+
+
+def block_rows(schema: Schema, unit: PrivacyUnit) -> int:
+    """How many rows of this table make a block: public, and fewer for wide tables."""
+    row_bytes = sum(column.dtype.itemsize for column in schema.columns)
+    row_bytes += ENTITY_BYTES if unit.kind == "entity" else 0
+    return max(FEWEST_BLOCK_ROWS, min(MOST_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
+
+
+def part_names(schema: Schema) -> dict[str, str]:
+    """The part that holds each column, by the column's name (names may be long)."""
+    return {column.name: f"column-{i}" for i, column in enumerate(schema.columns)}
+
+
+def pack(array: NDArray[Any]) -> bytes:
+    """Unsigned codes, shape (rows,) or (rows, lanes), compressed with Zstandard."""
+    lanes = 1 if array.ndim == 1 else array.shape[1]
+    header = _HEADER.pack(_MAGIC, array.dtype.itemsize, lanes, len(array))
+    plain = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    return header + bytes(pa.Codec("zstd", compression_level=1).compress(plain.tobytes()))
+
+
+def unpack(data: bytes) -> NDArray[Any]:
+    """The array that `pack` was given. Raises `BlockError` for other bytes."""
+    try:
+        magic, itemsize, lanes, rows = _HEADER.unpack_from(data)
+        dtype = np.dtype(_DTYPES[itemsize])
+        size = rows * lanes * itemsize
+        plain = pa.Codec("zstd").decompress(data[_HEADER.size :], decompressed_size=size)
+    except (struct.error, KeyError, pa.ArrowException, OSError) as error:
+        raise BlockError("the stored block cannot be read") from error
+    array = np.frombuffer(plain, dtype.newbyteorder("<")).astype(dtype, copy=False)
+    if magic != _MAGIC or array.size != rows * lanes:
+        raise BlockError("the stored block cannot be read")
+    return array if lanes == 1 else array.reshape(rows, lanes)

@@ -1,0 +1,321 @@
+"""Door 1 to private codes: the job that encodes a staged upload and stores it.
+
+Everything is written under the job's fencing number, block by block, into the dataset's own
+blob collection; the last transaction makes it visible. A run begins by dropping what an
+earlier one left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from app.database import now
+from app.datasets import blocks, recognition, repository
+from app.datasets.models import DatasetRow
+from app.datasets.report import ingest_report
+from app.datasets.staging import StagedFile, StagingArea
+from app.engine.encoding import ContentHasher, EncodedBlock, Encoder, EncodeTotals
+from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
+from app.engine.schema import PrivacyUnit, Schema
+from app.jobs.context import JobContext
+from app.storage.blobs import PIECE_BYTES, BlobStore, stored_bytes
+from app.storage.encryption import Cipher, Keyring
+
+log = logging.getLogger("halftone.ingest")
+
+ID_KEY_BYTES = 32
+
+
+class Superseded(Exception):
+    """The dataset does not wait for this run any more: erased, or finished by another."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a run works from, read in its first transaction."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    max_total_rows: int
+    staged: StagedFile
+    options: FileOptions
+    content_key: bytes
+    cipher: Cipher | None
+    room_bytes: int
+
+
+def run(job: JobContext) -> None:
+    """Encode and store the staged upload of `job.dataset_id`; ends as ready or rejected.
+
+    Raises `JobInterrupted` if the run must stop. Running it again is safe at any point.
+    """
+    try:
+        _Ingest(job).run()
+    except Superseded:
+        log.info("ingest of %s is not waited for any more", job.dataset_id)
+
+
+def failed(session: Session, dataset_id: str) -> None:
+    """The job ended for good without saying how: out of time, memory or tries."""
+    row = repository.get(session, dataset_id)
+    if row is None or row.state != "ingesting":
+        return
+    problem = RowProblem(
+        None,
+        None,
+        None,
+        "The ingest was stopped by its limit of time or memory, or by a fault of the service.",
+        "Send the data again; split a very large file, or have the limits raised.",
+    )
+    schema = Schema.parse(row.schema)
+    nothing = EncodeTotals(violations=[0] * len(schema.constraints))
+    _reject(row, ingest_report(schema, nothing, None, problems=[problem]))
+
+
+class _Ingest:
+    def __init__(self, job: JobContext) -> None:
+        self._job = job
+        self._blobs = BlobStore(job.database)
+        self._staging = StagingArea(job.settings)
+        self._dataset_id = job.dataset_id
+
+    def run(self) -> None:
+        plan = self._begin()
+        self._blobs.delete(self._dataset_id, unit=self._unit)
+        encoder = Encoder(plan.schema, plan.unit)
+        table: _Table | None = None
+        reader: TableReader | None = None
+        try:
+            with self._staging.reader(plan.staged) as file:
+                reader = open_table(file, plan.options)
+                encoder = Encoder(plan.schema, plan.unit, reader.layout)
+                table = _Table(self, plan)
+                content = self._store(file, plan, reader, encoder, table)
+            if encoder.totals.problem_count:
+                raise TableError([])
+            self._accept(plan, reader, encoder, table, content)
+        except TableError as error:
+            self._refuse(
+                ingest_report(plan.schema, encoder.totals, reader, problems=error.problems)
+            )
+        self._staging.remove(plan.staged.name)
+
+    def _begin(self) -> _Plan:
+        settings = self._job.settings
+        keyring = Keyring(settings)
+        with self._unit() as session:
+            row = _awaited(session, self._dataset_id)
+            assert row.staged is not None
+            row.wrapped_key = keyring.new_key(row.id)
+            options = FileOptions.parse(row.file_options, settings.max_upload_bytes)
+            used = stored_bytes(session, repository.collections_of(session, row.owner_id))
+            used -= stored_bytes(session, [row.id])
+            return _Plan(
+                schema=Schema.parse(row.schema),
+                unit=PrivacyUnit.parse(row.unit),
+                max_total_rows=row.max_total_rows,
+                staged=StagedFile.from_wire(row.staged),
+                options=options,
+                content_key=recognition.content_key(session),
+                cipher=keyring.cipher(row.id, row.wrapped_key),
+                room_bytes=settings.max_stored_bytes - used,
+            )
+
+    @contextmanager
+    def _unit(self) -> Iterator[Session]:
+        """A fenced unit of work that also makes sure that the dataset still waits."""
+        with self._job.fenced() as session:
+            _awaited(session, self._dataset_id)
+            yield session
+
+    def _store(
+        self,
+        file: BinaryIO,
+        plan: _Plan,
+        reader: TableReader,
+        encoder: Encoder,
+        table: _Table,
+    ) -> ContentHasher:
+        content = ContentHasher(plan.content_key)
+        for batch in reader:
+            content.update(batch)
+            block = encoder.encode(batch)
+            if encoder.totals.rows_kept > plan.max_total_rows:
+                raise _too_many_rows(plan.max_total_rows)
+            if not encoder.totals.problem_count:
+                table.add(block)
+            done = file.tell() / max(plan.staged.size_bytes, 1)
+            self._job.progress(0.95 * min(done, 1.0), "encoding")
+        return content
+
+    def put(self, pieces: dict[str, bytes], sequence: int, cipher: Cipher | None) -> int:
+        """Store parts of one block, as many to a transaction as stay within one chunk's size."""
+        return sum(self._put_some(some, sequence, cipher) for some in _grouped(pieces))
+
+    def _put_some(self, pieces: dict[str, bytes], sequence: int, cipher: Cipher | None) -> int:
+        with self._unit() as session:
+            return sum(
+                self._blobs.put(session, self._dataset_id, part, sequence, piece, cipher=cipher)
+                for part, piece in pieces.items()
+            )
+
+    def _accept(
+        self,
+        plan: _Plan,
+        reader: TableReader,
+        encoder: Encoder,
+        table: _Table,
+        content: ContentHasher,
+    ) -> None:
+        manifest = table.finish()
+        content_hmac = content.digest().hex()
+        with self._job.completing() as session:
+            row = _awaited(session, self._dataset_id)
+            try:
+                closed = recognition.recognise(session, row, content_hmac)
+            except recognition.SameContent as error:
+                problem = RowProblem(None, None, None, error.message, error.remedy)
+                _reject(row, ingest_report(plan.schema, encoder.totals, reader, problems=[problem]))
+            else:
+                self._blobs.put(
+                    session, row.id, blocks.MANIFEST, 0, manifest.to_bytes(), cipher=plan.cipher
+                )
+                row.ingest_report = ingest_report(
+                    plan.schema, encoder.totals, reader, closed=closed
+                )
+                row.state, row.staged, row.ready_at = "ready", None, now()
+                row.rows, row.content_hmac = manifest.rows, content_hmac
+            is_ready = row.state == "ready"
+        if not is_ready:
+            self._blobs.delete(self._dataset_id, unit=self._rejected)
+
+    @contextmanager
+    def _rejected(self) -> Iterator[Session]:
+        """A unit of work after the job's end, while the dataset is as this run left it."""
+        with self._job.database.write() as session:
+            row = repository.get(session, self._dataset_id)
+            if row is None or row.state != "rejected":
+                raise Superseded
+            yield session
+
+    def _refuse(self, report: dict[str, Any]) -> None:
+        self._blobs.delete(self._dataset_id, unit=self._unit)
+        with self._unit() as session:
+            _reject(_awaited(session, self._dataset_id), report)
+
+
+class _Table:
+    """Gathers encoded batches into blocks of equal length, and stores them."""
+
+    def __init__(self, ingest: _Ingest, plan: _Plan) -> None:
+        self._ingest = ingest
+        self._cipher = plan.cipher
+        self._room_bytes = plan.room_bytes
+        self._block_rows = blocks.block_rows(plan.schema, plan.unit)
+        self._parts = blocks.part_names(plan.schema)
+        self._id_key = secrets.token_bytes(ID_KEY_BYTES)
+        self._held: list[dict[str, NDArray[Any]]] = []
+        self._held_rows = 0
+        self._blocks = 0
+        self._rows = 0
+
+    def add(self, block: EncodedBlock) -> None:
+        arrays = {self._parts[name]: codes for name, codes in block.codes.items()}
+        if block.entity_text is not None:
+            arrays[blocks.ENTITIES] = _digests(block.entity_text, self._id_key)
+        self._held.append(arrays)
+        self._held_rows += block.rows
+        while self._held_rows >= self._block_rows:
+            self._write(self._block_rows)
+
+    def finish(self) -> blocks.Manifest:
+        if self._held_rows:
+            self._write(self._held_rows)
+        return blocks.Manifest(self._rows, self._block_rows)
+
+    def _write(self, rows: int) -> None:
+        whole = {
+            part: np.concatenate([arrays[part] for arrays in self._held]) for part in self._held[0]
+        }
+        packed = {part: blocks.pack(array[:rows]) for part, array in whole.items()}
+        self._held = [{part: array[rows:].copy() for part, array in whole.items()}]
+        self._held_rows -= rows
+        self._room_bytes -= self._ingest.put(packed, self._blocks, self._cipher)
+        if self._room_bytes < 0:
+            raise _no_room()
+        self._blocks += 1
+        self._rows += rows
+
+
+def _awaited(session: Session, dataset_id: str) -> DatasetRow:
+    row = repository.get(session, dataset_id)
+    if row is None or row.state != "ingesting":
+        raise Superseded
+    return row
+
+
+def _reject(row: DatasetRow, report: dict[str, Any]) -> None:
+    row.state, row.staged, row.ingest_report = "rejected", None, report
+
+
+def _digests(ids: pa.DictionaryArray, key: bytes) -> NDArray[np.uint64]:
+    """Keyed 128-bit digests of entity ids, shape (rows, 2); each distinct id is hashed once."""
+    hashed = b"".join(
+        hashlib.blake2b(text.encode(), digest_size=blocks.ENTITY_BYTES, key=key).digest()
+        for text in ids.dictionary.fill_null("").to_pylist()
+    )
+    distinct = np.frombuffer(hashed, "<u8").astype(np.uint64).reshape(-1, 2)
+    digests: NDArray[np.uint64] = distinct[np.asarray(ids.indices)]
+    return digests
+
+
+def _grouped(pieces: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
+    group: dict[str, bytes] = {}
+    size = 0
+    for part, piece in pieces.items():
+        if group and size + len(piece) > PIECE_BYTES:
+            yield group
+            group, size = {}, 0
+        group[part] = piece
+        size += len(piece)
+    if group:
+        yield group
+
+
+def _too_many_rows(limit: int) -> TableError:
+    return TableError(
+        [
+            RowProblem(
+                None,
+                None,
+                None,
+                f"The file has more than {limit} rows, the `max_total_rows` of the dataset.",
+                "Create the dataset with a larger `max_total_rows`, or send fewer rows.",
+            )
+        ]
+    )
+
+
+def _no_room() -> TableError:
+    return TableError(
+        [
+            RowProblem(
+                None,
+                None,
+                None,
+                "Your stored tables and samples take more than the service allows.",
+                "Erase datasets or samples that are not needed, or have the limit raised.",
+            )
+        ]
+    )

@@ -1,0 +1,68 @@
+"""What the custodian is told about an ingest. All of it is private."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.engine.encoding import EncodeTotals
+from app.engine.files import FileReport, RowProblem, TableReader
+from app.engine.rows import MOST_LISTED
+from app.engine.schema import Schema
+
+
+def ingest_report(
+    schema: Schema,
+    totals: EncodeTotals,
+    reader: TableReader | None,
+    *,
+    problems: Sequence[RowProblem] = (),
+    closed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The report as stored and sent: counts, what was found out about the file, problems.
+
+    `problems` are those that the encoder did not list itself.
+    """
+    listed = [*problems, *totals.problems][:MOST_LISTED]
+    return {
+        "rows_read": totals.rows_read,
+        "rows": totals.rows_kept,
+        "dropped_without_id": totals.dropped_without_id,
+        "undeclared": _undeclared(totals),
+        "constraint_violations": _violations(schema, totals),
+        "file": None if reader is None else _file(reader.report),
+        "unused_columns": [] if reader is None else _unused(reader, schema),
+        "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
+        "closed_datasets": list(closed),
+        "problem_count": totals.problem_count + len(problems),
+        "problems": [asdict(problem) for problem in listed],
+    }
+
+
+def _undeclared(totals: EncodeTotals) -> list[dict[str, Any]]:
+    return [
+        {"column": column, "treatment": treatment, "cells": cells}
+        for column, counts in totals.treated.items()
+        for treatment, cells in sorted(counts.items())
+    ]
+
+
+def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
+    return [
+        {"constraint": constraint.to_wire(), "rows": rows}
+        for constraint, rows in zip(schema.constraints, totals.violations, strict=True)
+    ]
+
+
+def _file(report: FileReport) -> dict[str, Any]:
+    wire = asdict(report)
+    del wire["rows"]
+    return wire
+
+
+def _unused(reader: TableReader, schema: Schema) -> list[str]:
+    try:
+        return list(reader.layout.undeclared(schema))
+    except Exception:
+        return []

@@ -1,0 +1,276 @@
+"""Wire forms of datasets: what is sent, and what is answered."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from app.database import format_time
+from app.routers.wire import Amount
+
+LONGEST_NAME = 200
+LONGEST_REASON = 2000
+MOST_ROWS = 10**12
+
+State = Literal["awaiting_data", "ingesting", "ready", "rejected", "erased"]
+Moment = Annotated[datetime, PlainSerializer(format_time, return_type=str)]
+
+SCHEMA_EXAMPLE: dict[str, Any] = {
+    "fields": [
+        {"name": "taxi_id", "type": "string", "role": "entity"},
+        {"name": "shift", "type": "integer", "constraints": {"minimum": 0, "maximum": 20}},
+        {
+            "name": "payment_type",
+            "type": "string",
+            "constraints": {"enum": ["Cash", "Credit Card"]},
+            "other": "Other",
+        },
+        {
+            "name": "fare",
+            "type": "number",
+            "constraints": {"minimum": 0, "maximum": 100, "required": False},
+            "bins": 20,
+            "special": [0],
+        },
+    ],
+    "missingValues": [""],
+}
+UNIT_EXAMPLE: dict[str, Any] = {"kind": "entity", "column": "taxi_id", "max_rows": 200}
+SPEC_EXAMPLE: dict[str, Any] = {
+    "name": "taxi",
+    "visibility": "private",
+    "schema": SCHEMA_EXAMPLE,
+    "unit": UNIT_EXAMPLE,
+    "max_total_rows": 1_000_000,
+    "budget": {"epsilon": 10, "delta": 1e-6},
+    "accountant": "zcdp",
+    "delta_for_approximate": 0,
+}
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("expected a whole number")
+    return value
+
+
+def _name(value: object) -> object:
+    if isinstance(value, str) and not value.strip().isprintable():
+        raise ValueError("a name has no control characters")
+    return value.strip() if isinstance(value, str) else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Name = Annotated[str, BeforeValidator(_name), Field(min_length=1, max_length=LONGEST_NAME)]
+
+
+class _Form(BaseModel):
+    """Unknown fields are refused; null means omitted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, form: Any) -> Any:
+        if not isinstance(form, dict):
+            return form
+        return {name: value for name, value in form.items() if value is not None}
+
+
+class BudgetIn(_Form):
+    """Total privacy loss allowed to all releases of the account together."""
+
+    epsilon: Amount
+    delta: Amount = Field(Decimal(0), description="0, the default, admits pure releases only.")
+
+
+class NewPopulationIn(_Form):
+    """The custodian's word that a table of known content is of other people; audited."""
+
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON)
+
+
+class DatasetIn(_Form):
+    """A dataset as declared. `schema` is a Frictionless Table Schema with Halftone's keys."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [SPEC_EXAMPLE]})
+
+    name: Name = Field(description="A name to show; need not be unique.")
+    visibility: Literal["private", "public"] = Field(
+        "private",
+        description="`public` asserts that the rows are public: no budget, usable as a public"
+        " prior. Never changes.",
+    )
+    dictionary: dict[str, Any] = Field(
+        alias="schema", description="The data dictionary: what is public about the columns."
+    )
+    unit: dict[str, Any] | None = Field(
+        None,
+        description='Who is protected: `{"kind": "row"}`, or `{"kind": "entity", "column": ...,'
+        ' "max_rows": k}`. Needed for private datasets.',
+    )
+    max_total_rows: Whole | None = Field(
+        None, ge=1, le=MOST_ROWS, description="Public upper bound on rows; default: a setting."
+    )
+    budget: BudgetIn | None = Field(
+        None, description="Needed for a private dataset, unless it shares a budget."
+    )
+    accountant: Literal["basic", "zcdp"] | None = Field(
+        None, description="How losses add up; `basic` by default. Never changes."
+    )
+    delta_for_approximate: Amount | None = Field(
+        None, description="Part of a `zcdp` budget's delta set aside for approximate steps."
+    )
+    file_options: dict[str, Any] | None = Field(
+        None,
+        description="How the file is to be read, where that should not be found out: `format`,"
+        " `encoding`, `delimiter`, `quote`, `header`, `header_rows`, `skip_rows`, `compression`,"
+        " `decimal`, `comment`.",
+    )
+    shares_budget_with: str | None = Field(
+        None,
+        max_length=32,
+        description="A dataset of yours (an erased one too) whose account this one joins. For"
+        " entity units you assert by this that the ids are of one id space.",
+    )
+    new_population: NewPopulationIn | None = Field(
+        None, description="Why the same content is of other people."
+    )
+
+
+class DatasetPatch(_Form):
+    """What can be changed about a dataset."""
+
+    name: Name
+
+
+class GrantOut(BaseModel):
+    """The caller's own leave to use the dataset."""
+
+    id: str
+    state: str
+    show_budget: bool = Field(description="Whether the account's totals are shown.")
+
+
+class CustodianFacts(BaseModel):
+    """For the dataset's custodian alone."""
+
+    account_id: str | None = Field(description="The account it draws on; null if public.")
+    rows: int | None = Field(description="Exact; not private: do not publish.")
+    stored_bytes: int
+    new_population: str | None
+    ready_at: Moment | None
+    erased_at: Moment | None
+
+
+class DatasetOut(BaseModel):
+    """A dataset as the caller may see it; nothing here depends on its rows but `custodian`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "ds_k3v7a9m2q4w8e6r5t3y2",
+                    "name": "taxi",
+                    "state": "ready",
+                    "visibility": "private",
+                    "closed": False,
+                    "role": "analyst",
+                    "schema": SCHEMA_EXAMPLE,
+                    "unit": UNIT_EXAMPLE,
+                    "max_total_rows": 1_000_000,
+                    "created_at": "2026-01-31T12:00:00.000000Z",
+                    "grant": {"id": "gr_a", "state": "active", "show_budget": False},
+                    "custodian": None,
+                }
+            ]
+        }
+    )
+
+    id: str
+    name: str
+    state: State
+    visibility: Literal["private", "public"]
+    closed: bool = Field(
+        description="A newer dataset of the custodian took over; new releases are refused."
+    )
+    role: Literal["custodian", "analyst", "reader"] = Field(description="The caller's role here.")
+    dictionary: dict[str, Any] = Field(
+        alias="schema", description="The data dictionary in its canonical form."
+    )
+    unit: dict[str, Any] = Field(description="The privacy unit.")
+    max_total_rows: int = Field(description="Public upper bound on rows.")
+    created_at: Moment
+    grant: GrantOut | None
+    custodian: CustodianFacts | None
+
+
+class RowProblemOut(BaseModel):
+    """A fault of the file; `row` counts data rows, `record` all records, both from 1."""
+
+    row: int | None
+    record: int | None
+    column: str | None
+    message: str
+    remedy: str
+
+
+class UndeclaredOut(BaseModel):
+    """Cells of a column whose value the dictionary does not declare."""
+
+    column: str
+    treatment: str
+    cells: int
+
+
+class ViolationsOut(BaseModel):
+    """Rows that break a cross-column constraint; they are kept."""
+
+    constraint: dict[str, Any]
+    rows: int
+
+
+class LeftOutOut(BaseModel):
+    """A declared field that is not used, and why."""
+
+    name: str
+    reason: str
+
+
+class FileOut(BaseModel):
+    """What was found out about the file."""
+
+    format: str
+    compression: str | None
+    encoding: str | None
+    byte_order_mark: bool
+    delimiter: str | None
+    quote: str | None
+    newline: str | None
+    header_rows: int
+    columns: list[str]
+    notes: list[str]
+
+
+class IngestReportOut(BaseModel):
+    """What became of the last upload. All of it is private: for the custodian alone."""
+
+    state: State
+    rows_read: int
+    rows: int = Field(description="Rows that were kept.")
+    dropped_without_id: int = Field(description="Rows left out because their id is null.")
+    undeclared: list[UndeclaredOut]
+    constraint_violations: list[ViolationsOut]
+    file: FileOut | None = Field(description="Null if the file could not be opened.")
+    unused_columns: list[str] = Field(description="Columns of the file that no field reads.")
+    left_out: list[LeftOutOut]
+    closed_datasets: list[str] = Field(
+        description="Older datasets of the same content that this one took over."
+    )
+    problem_count: int
+    problems: list[RowProblemOut] = Field(description="The first problems found.")

@@ -1,0 +1,199 @@
+"""Staged uploads: files inside the data folder until their ingest is over.
+
+With encryption on, a staged file is a row of sealed frames under a key of its own, whose
+wrapped form comes first; nothing of the table is on the disk in the clear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+from app.database import new_id
+from app.settings import Settings
+from app.storage.blobs import BlobFile
+from app.storage.encryption import OVERHEAD_BYTES, Cipher, Keyring
+
+FRAME_BYTES = 1024**2
+SEALED_FRAME_BYTES = FRAME_BYTES + OVERHEAD_BYTES
+KEY_LINE_BYTES = 128
+SEALED = ".sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A complete staged upload: its name in the staging folder, size and SHA-256 (of the
+
+    bytes as sent), and the media type or file name that came with it, if any."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    media_type: str | None = None
+    file_name: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "size_bytes": self.size_bytes,
+            "sha256": self.sha256,
+            "media_type": self.media_type,
+            "file_name": self.file_name,
+        }
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> StagedFile:
+        return cls(**wire)
+
+
+class StagedWriter:
+    """Receives an upload. Unless `keep` is called before the block ends, the file goes.
+
+    The file stays locked while the writer lives, so that a sweep leaves it alone.
+    """
+
+    def __init__(self, folder: Path, keyring: Keyring) -> None:
+        self._name = new_id("st") + (SEALED if keyring.encrypts else "")
+        self._path = folder / self._name
+        self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._cipher = _cipher_of_new(self._file, self._name, keyring)
+        self._digest = hashlib.sha256()
+        self._held = bytearray()
+        self._frames = 0
+        self._kept = False
+        self.size_bytes = 0
+
+    def __enter__(self) -> StagedWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._kept:
+            self._path.unlink(missing_ok=True)
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self.size_bytes += len(data)
+        if self._cipher is None:
+            self._file.write(data)
+            return
+        self._held += data
+        while len(self._held) >= FRAME_BYTES:
+            self._seal(bytes(self._held[:FRAME_BYTES]))
+            del self._held[:FRAME_BYTES]
+
+    def finish(self, *, media_type: str | None = None, file_name: str | None = None) -> StagedFile:
+        """All is written: make it durable, so that it can be acknowledged."""
+        if self._held:
+            self._seal(bytes(self._held))
+            self._held.clear()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        _sync_folder(self._path.parent)
+        return StagedFile(
+            self._name, self.size_bytes, self._digest.hexdigest(), media_type, file_name
+        )
+
+    def keep(self) -> None:
+        """The store now refers to the file."""
+        self._kept = True
+
+    def _seal(self, frame: bytes) -> None:
+        assert self._cipher is not None
+        self._file.write(self._cipher.seal(frame, _frame_place(self._name, self._frames)))
+        self._frames += 1
+
+
+class StagingArea:
+    """The staging folder of one data folder."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.data / "staging"
+        self._keyring = Keyring(settings)
+
+    def writer(self) -> StagedWriter:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return StagedWriter(self._folder, self._keyring)
+
+    @contextlib.contextmanager
+    def reader(self, staged: StagedFile) -> Iterator[BinaryIO]:
+        """The upload as a seekable binary file of the bytes that were sent.
+
+        Raises `FileNotFoundError`, `SealBroken` or `MasterKeyMissing`.
+        """
+        with open(self._folder / staged.name, "rb") as file:
+            if not staged.name.endswith(SEALED):
+                yield file
+                return
+            wrapped = file.read(KEY_LINE_BYTES).decode().strip()
+            cipher = self._keyring.cipher(staged.name, wrapped)
+            assert cipher is not None
+            yield cast(BinaryIO, _opened(file, staged, cipher))
+
+    def remove(self, name: str) -> None:
+        (self._folder / name).unlink(missing_ok=True)
+
+    def sweep(self, wanted: set[str]) -> int:
+        """Unlink what no dataset waits for and no writer holds; how many files went."""
+        gone = 0
+        for path in self._folder.glob("st_*"):
+            if path.name not in wanted and _is_abandoned(path):
+                path.unlink(missing_ok=True)
+                gone += 1
+        return gone
+
+
+def _cipher_of_new(file: BinaryIO, name: str, keyring: Keyring) -> Cipher | None:
+    wrapped = keyring.new_key(name)
+    if wrapped is not None:
+        file.write(wrapped.encode().ljust(KEY_LINE_BYTES - 1) + b"\n")
+    return keyring.cipher(name, wrapped)
+
+
+def _opened(file: BinaryIO, staged: StagedFile, cipher: Cipher) -> io.BufferedReader:
+    def frame(number: int) -> bytes:
+        file.seek(KEY_LINE_BYTES + number * SEALED_FRAME_BYTES)
+        sealed = file.read(SEALED_FRAME_BYTES)
+        return cipher.open(sealed, _frame_place(staged.name, number))
+
+    full, rest = divmod(staged.size_bytes, FRAME_BYTES)
+    return io.BufferedReader(BlobFile([FRAME_BYTES] * full + [rest] * (rest > 0), frame))
+
+
+def _frame_place(name: str, number: int) -> bytes:
+    return f"{name}/{number}".encode()
+
+
+def _is_abandoned(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,50 @@
+"""How a dataset is shown: to its custodian in full, to others its public facts alone."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.datasets.schemas import CustodianFacts, DatasetOut, GrantOut, State
+from app.security import access
+from app.security.access import Access
+from app.security.principals import Principal
+from app.storage.blobs import stored_bytes
+
+
+def dataset(session: Session, principal: Principal, row: DatasetRow) -> DatasetOut:
+    """Raises `NotFound` where the principal may not see it."""
+    return seen(session, access.open_dataset(session, principal, row.id))
+
+
+def seen(session: Session, seen_by: Access) -> DatasetOut:
+    row, grant = seen_by.dataset, seen_by.grant
+    return DatasetOut(
+        id=row.id,
+        name=row.name,
+        state=cast(State, row.state),
+        visibility=cast(Literal["private", "public"], row.visibility),
+        closed=row.closed,
+        role=seen_by.role,
+        schema=row.schema,
+        unit=row.unit,
+        max_total_rows=row.max_total_rows,
+        created_at=row.created_at,
+        grant=None
+        if grant is None
+        else GrantOut(id=grant.id, state=grant.state, show_budget=grant.show_budget),
+        custodian=_facts(session, row) if seen_by.role == "custodian" else None,
+    )
+
+
+def _facts(session: Session, row: DatasetRow) -> CustodianFacts:
+    return CustodianFacts(
+        account_id=row.account_id,
+        rows=row.rows,
+        stored_bytes=stored_bytes(session, [row.id]),
+        new_population=row.new_population,
+        ready_at=row.ready_at,
+        erased_at=row.erased_at,
+    )

@@ -1,0 +1,191 @@
+"""Reading the declaration of a dataset: everything that is wrong with it in one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from app.datasets.draft import BudgetTerms, DatasetDraft
+from app.datasets.schemas import DatasetIn
+from app.engine.files import FileOptions
+from app.engine.privacy.loss import Accountant
+from app.engine.schema import FieldProblem, PrivacyUnit, Schema, SchemaError
+from app.ledger.service import Budget
+from app.problems import FieldError, Invalid
+from app.routers.errors import field_errors
+from app.settings import Settings
+
+Parsed = TypeVar("Parsed")
+
+_FAULTY = "The declaration has fields that need mending."
+_ROW = PrivacyUnit("row")
+DEEPEST = 8
+
+
+def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
+    """A valid draft. Raises `Invalid` with every fault found, pointers from the root."""
+    reader = _SpecReader(raw if isinstance(raw, dict) else {})
+    form = reader.form(raw)
+    schema, unit = reader.schema(), reader.unit()
+    options = reader.file_options()
+    reader.check_unit(schema, unit)
+    if form is not None:
+        reader.check_account(form)
+    if reader.faults:
+        raise Invalid(_FAULTY, errors=reader.faults)
+    assert form is not None
+    assert schema is not None
+    return DatasetDraft(
+        name=form.name,
+        visibility=form.visibility,
+        schema=schema,
+        unit=unit or _ROW,
+        max_total_rows=form.max_total_rows or settings.max_total_rows,
+        file_options={} if options is None else options.to_wire(),
+        terms=_terms(form),
+        joins=form.shares_budget_with,
+        new_population=None if form.new_population is None else form.new_population.reason,
+    )
+
+
+class _SpecReader:
+    """Reads the parts of one declaration, each for itself, and gathers the faults."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self._raw = {key: _without_nulls(value) for key, value in raw.items()}
+        self.faults: list[FieldError] = []
+
+    def form(self, raw: Any) -> DatasetIn | None:
+        try:
+            return DatasetIn.model_validate(raw)
+        except ValidationError as error:
+            self.faults += field_errors(error.errors(include_url=False))
+            return None
+
+    def schema(self) -> Schema | None:
+        raw = self._raw.get("schema")
+        if not isinstance(raw, dict):
+            return None
+        self._check_confirmed(raw)
+        return self._parsed(lambda: Schema.parse(_without_marks(raw)), "/schema")
+
+    def unit(self) -> PrivacyUnit | None:
+        raw = self._raw.get("unit")
+        if raw is None and self._raw.get("visibility") != "public":
+            self.fault(
+                "/unit",
+                "A private dataset says who is protected.",
+                'Send {"kind": "row"}, or {"kind": "entity", "column": ..., "max_rows": ...}.',
+            )
+        if not isinstance(raw, dict):
+            return None
+        return self._parsed(lambda: PrivacyUnit.parse(raw), "/unit")
+
+    def file_options(self) -> FileOptions | None:
+        raw = self._raw.get("file_options")
+        if not isinstance(raw, dict):
+            return None
+        return self._parsed(lambda: FileOptions.parse(raw), "/file_options")
+
+    def check_unit(self, schema: Schema | None, unit: PrivacyUnit | None) -> None:
+        if schema is None or (unit is None and "unit" in self._raw):
+            return
+        self._parsed(lambda: schema.check_unit(unit or _ROW), "/schema")
+
+    def check_account(self, form: DatasetIn) -> None:
+        if form.visibility == "public":
+            self._refuse_terms(form, "A public dataset has no budget.", "shares_budget_with")
+        elif form.shares_budget_with is not None:
+            self._refuse_terms(form, "The account that is joined has its budget already.")
+        elif form.budget is None:
+            self.fault(
+                "/budget",
+                "A private dataset has a budget.",
+                'Send {"epsilon": ..., "delta": ...}, or `shares_budget_with`.',
+            )
+        else:
+            self._check_terms(_terms(form))
+
+    def _refuse_terms(self, form: DatasetIn, message: str, *more: str) -> None:
+        for name in ("budget", "accountant", "delta_for_approximate", *more):
+            if getattr(form, name) is not None:
+                self.fault(f"/{name}", message, "Leave the field out.")
+
+    def _check_terms(self, terms: BudgetTerms | None) -> None:
+        assert terms is not None
+        try:
+            Budget.declared(
+                terms.epsilon,
+                terms.delta,
+                terms.delta_for_approximate,
+                Accountant(terms.accountant),
+            )
+        except Invalid as error:
+            self.faults += error.errors
+
+    def _check_confirmed(self, schema: dict[str, Any]) -> None:
+        fields = schema.get("fields")
+        for index, field in enumerate(fields if isinstance(fields, list) else []):
+            if isinstance(field, dict) and field.get("confirmed", True) is not True:
+                self.fault(
+                    f"/schema/fields/{index}/confirmed",
+                    "This field was read off the data and is not confirmed as public knowledge.",
+                    "Check that its values and bounds are public; then set `confirmed` to true.",
+                )
+
+    def _parsed(self, parse: Callable[[], Parsed], below: str) -> Parsed | None:
+        try:
+            return parse()
+        except SchemaError as error:
+            self.faults += _faults(error.errors, below)
+            return None
+
+    def fault(self, pointer: str, message: str, remedy: str) -> None:
+        self.faults.append(FieldError(pointer, message, remedy))
+
+
+def _terms(form: DatasetIn) -> BudgetTerms | None:
+    if form.budget is None or form.visibility == "public":
+        return None
+    return BudgetTerms(
+        epsilon=form.budget.epsilon,
+        delta=form.budget.delta,
+        accountant=form.accountant or "basic",
+        delta_for_approximate=form.delta_for_approximate or Decimal(0),
+    )
+
+
+def _faults(problems: Sequence[FieldProblem], below: str) -> list[FieldError]:
+    return [
+        FieldError(below + problem.pointer.rstrip("/"), problem.message, problem.remedy)
+        for problem in problems
+    ]
+
+
+def _without_nulls(value: Any, depth: int = 0) -> Any:
+    """Null means omitted, in objects as deep as declarations go; lists keep theirs."""
+    if depth > DEEPEST:
+        return value
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None}
+        return {key: _without_nulls(item, depth + 1) for key, item in kept.items()}
+    if isinstance(value, list):
+        return [_without_nulls(item, depth + 1) for item in value]
+    return value
+
+
+def _without_marks(schema: dict[str, Any]) -> dict[str, Any]:
+    """The dictionary without the marks of a proposal."""
+    fields = schema.get("fields")
+    if not isinstance(fields, list):
+        return schema
+    plain = [
+        {key: value for key, value in field.items() if key != "confirmed"}
+        if isinstance(field, dict)
+        else field
+        for field in fields
+    ]
+    return {**schema, "fields": plain}

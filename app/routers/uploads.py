@@ -1,0 +1,207 @@
+"""Receiving tables over HTTP: streamed into the staging folder, never spooled elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio import to_thread
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from app.datasets.staging import StagedFile, StagedWriter
+from app.problems import HalftoneError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
+from app.routers import multipart
+from app.routers.multipart import PartBegin, PartData
+from app.routers.wire import parse_json
+
+Spec = TypeVar("Spec")
+
+FLUSHED_BYTES = 1024**2
+LONGEST_HINT = 200
+DRAINED_BYTES = 8 * 1024**2
+DRAINED_S = 3.0
+
+
+def media_type(request: Request) -> str:
+    """The media type of the body in lower case, without parameters; "" if none is stated."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+@contextlib.asynccontextmanager
+async def refusing_politely(request: Request) -> AsyncIterator[None]:
+    """Before an authenticated caller is refused, take in a little of what is still coming.
+
+    A connection that is closed while its other end sends loses the answer.
+    """
+    try:
+        yield
+    except ClientDisconnect:
+        raise MalformedRequest("The body was cut off.") from None
+    except HalftoneError:
+        if "expect" not in request.headers:
+            await _drain(request)
+        raise
+
+
+async def _drain(request: Request) -> None:
+    taken = 0
+    with anyio.move_on_after(DRAINED_S), contextlib.suppress(RuntimeError, ClientDisconnect):
+        async for data in request.stream():
+            taken += len(data)
+            if taken > DRAINED_BYTES:
+                return
+
+
+class Receiver:
+    """Writes a stream to a staged file in large steps, off the event loop, within a limit."""
+
+    def __init__(self, writer: StagedWriter, limit_bytes: int) -> None:
+        self._writer = writer
+        self._limit_bytes = limit_bytes
+        self._held = bytearray()
+
+    async def take(self, data: bytes) -> None:
+        self._held += data
+        if self._writer.size_bytes + len(self._held) > self._limit_bytes:
+            raise TooLarge(f"A table file may have at most {self._limit_bytes} bytes.")
+        if len(self._held) >= FLUSHED_BYTES:
+            await self._flush()
+
+    async def finish(self, media: str | None, file_name: str | None) -> StagedFile:
+        """Raises `Invalid` for a file without a byte."""
+        await self._flush()
+        if not self._writer.size_bytes:
+            raise Invalid.at("/file", "The file is empty.", "Send a file with at least one row.")
+        return await to_thread.run_sync(
+            lambda: self._writer.finish(media_type=_short(media), file_name=_short(file_name))
+        )
+
+    async def _flush(self) -> None:
+        if self._held:
+            data, self._held = bytes(self._held), bytearray()
+            await to_thread.run_sync(self._writer.write, data)
+
+
+def refuse_large(request: Request, limit_bytes: int) -> None:
+    """Refuse by the declared length, before any of the body is read."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
+
+
+async def receive_raw(request: Request, writer: StagedWriter, limit_bytes: int) -> StagedFile:
+    """The whole body as one file."""
+    kind = media_type(request)
+    if kind.startswith("multipart/"):
+        raise UnsupportedMedia("Send the bytes of the file alone, as `curl -T` does.")
+    refuse_large(request, limit_bytes)
+    receiver = Receiver(writer, limit_bytes)
+    async for data in request.stream():
+        await receiver.take(data)
+    return await receiver.finish(kind or None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[Spec]):
+    """A received form: the JSON of `spec`, what it was read as, and the staged `file`."""
+
+    raw: Any
+    spec: Spec
+    staged: StagedFile
+
+
+@dataclass
+class _FormState(Generic[Spec]):
+    part: PartBegin | None = None
+    json: bytearray = field(default_factory=bytearray)
+    raw: Any = None
+    spec: Spec | None = None
+    staged: StagedFile | None = None
+
+
+class FormReader(Generic[Spec]):
+    """Reads a form of a JSON part `spec` and, after it, a part `file`.
+
+    `read_spec` turns the JSON into a spec as soon as it is there, so that a faulty one is
+    refused before the file is taken.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        writer: StagedWriter,
+        *,
+        read_spec: Callable[[Any], Spec],
+        spec_bytes: int,
+        file_bytes: int,
+    ) -> None:
+        self._request = request
+        self._read_spec = read_spec
+        self._spec_bytes = spec_bytes
+        self._receiver = Receiver(writer, file_bytes)
+        self._state: _FormState[Spec] = _FormState()
+
+    async def read(self) -> Form[Spec]:
+        boundary = multipart.boundary_of(self._request.headers.get("content-type", ""))
+        async for event in multipart.events(self._request.stream(), boundary):
+            if isinstance(event, PartBegin):
+                self._begin(event)
+            elif isinstance(event, PartData):
+                await self._take(event.data)
+            else:
+                await self._end()
+        return self._complete()
+
+    def _begin(self, part: PartBegin) -> None:
+        state = self._state
+        if part.name not in ("spec", "file"):
+            raise _misplaced(part.name, "The form has parts `spec` and `file` alone.")
+        if part.name == "file" and state.spec is None:
+            raise _misplaced("file", "The part `spec` comes before `file`.")
+        if (part.name == "spec" and state.spec is not None) or state.staged is not None:
+            raise _misplaced(part.name, "Each part comes once, `spec` before `file`.")
+        state.part = part
+
+    async def _take(self, data: bytes) -> None:
+        state = self._state
+        assert state.part is not None
+        if state.part.name == "file":
+            await self._receiver.take(data)
+            return
+        state.json += data
+        if len(state.json) > self._spec_bytes:
+            raise TooLarge(f"The part `spec` may have at most {self._spec_bytes} bytes.")
+
+    async def _end(self) -> None:
+        state = self._state
+        assert state.part is not None
+        if state.part.name == "file":
+            state.staged = await self._receiver.finish(state.part.media_type, state.part.file_name)
+            return
+        state.raw = parse_json(bytes(state.json))
+        state.spec = await to_thread.run_sync(self._read_spec, state.raw)
+
+    def _complete(self) -> Form[Spec]:
+        state = self._state
+        if state.spec is None:
+            raise _misplaced("spec", "The form has no part `spec`.")
+        if state.staged is None:
+            raise _misplaced("file", "The form has no part `file`.")
+        return Form(state.raw, state.spec, state.staged)
+
+
+def _misplaced(name: str, message: str) -> Invalid:
+    pointer = name[:LONGEST_HINT].replace("~", "~0").replace("/", "~1")
+    return Invalid.at(
+        f"/{pointer}",
+        message,
+        "Send multipart/form-data with `spec` (application/json) first, then `file`.",
+    )
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[:LONGEST_HINT]
