@@ -85,9 +85,15 @@ def release(
     return (yield from waiting.wait(service, accepted, timeout_s=timeout_s, progress=progress))
 
 
-def releases(service: Service) -> Flow[list[Release]]:
-    """All releases you may see."""
-    found = yield from service.items(path_to("releases"))
+def releases(
+    service: Service, dataset: DatasetRef | None = None, *, state: str | None = None
+) -> Flow[list[Release]]:
+    """Your releases, and as a custodian all of your datasets; newest first.
+
+    Those of one dataset, or in one state, if named.
+    """
+    wanted = None if dataset is None else id_of(dataset)
+    found = yield from service.items(path_to("releases"), dataset=wanted, state=state)
     return [Release(item) for item in found]
 
 
