@@ -1,0 +1,124 @@
+"""Cancelling: what is given back, what is not, and what everybody reads."""
+
+from __future__ import annotations
+
+from release_world import World, colours
+
+from app.jobs import queue
+from app.releases import service as life
+
+
+def remaining(service: World, dataset: str) -> str:
+    """What the next release may cost, by the refusal of one too large."""
+    problem = service.custodian.release(dataset, guarantee={"epsilon": "1000"}).json()
+    return str(problem["remaining"]["epsilon"])
+
+
+def test_a_release_that_no_worker_claimed_is_refunded(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    assert remaining(service, dataset) == "9"
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", True)
+    assert remaining(service, dataset) == "10"
+
+
+def test_cancelling_again_changes_nothing(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    first = service.custodian.post(f"/v1/releases/{release}/cancel")
+    again = service.custodian.post(f"/v1/releases/{release}/cancel")
+    assert again.status_code == first.status_code == 200
+    assert again.json() == first.json()
+    assert remaining(service, dataset) == "10"
+
+
+def test_a_running_release_keeps_its_charge_and_publishes_nothing(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    context = service.claim()
+    with context.fenced() as session:
+        life.started(session, release)
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelling", False)
+    with queue.ending(service.database, context.claim) as session:
+        life.cancelled(session, release)
+        queue.finish(session, context.claim, "cancelled")
+    body = service.custodian.get(f"/v1/releases/{release}").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", False)
+    assert remaining(service, dataset) == "9"
+    assert service.custodian.get(f"/v1/releases/{release}/measurements").status_code == 409
+
+
+def test_a_release_queued_again_after_a_claim_keeps_its_charge(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    context = service.claim()
+    with context.fenced() as session:
+        life.started(session, release)
+        queue.hand_back(session, context.claim)
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", False)
+    assert remaining(service, dataset) == "9"
+
+
+def test_a_finished_release_cannot_be_cancelled(service: World) -> None:
+    dataset = service.add_dataset()
+    service.custodian.release(dataset)
+    release = service.run_fit(colours(100))
+    answer = service.custodian.post(f"/v1/releases/{release}/cancel")
+    assert answer.status_code == 409
+    assert service.custodian.get(f"/v1/releases/{release}").json()["state"] == "succeeded"
+
+
+def test_the_custodian_cancels_and_a_stranger_sees_nothing(service: World) -> None:
+    dataset = service.add_dataset()
+    analyst, stranger = service.add_analyst("ana"), service.add_analyst("sam")
+    service.grant(dataset, "ana")
+    release = analyst.release(dataset).json()["id"]
+    for path in ("", "/events", "/samples", "/measurements", "/certificate"):
+        assert stranger.get(f"/v1/releases/{release}{path}").status_code == 404
+    assert stranger.post(f"/v1/releases/{release}/cancel").status_code == 404
+    assert service.custodian.post(f"/v1/releases/{release}/cancel").json()["refunded"] is True
+    assert analyst.get(f"/v1/releases/{release}").json()["state"] == "cancelled"
+
+
+def test_a_failure_reads_the_same_for_analysts_and_is_explained_to_the_custodian(
+    service: World,
+) -> None:
+    dataset = service.add_dataset()
+    analyst = service.add_analyst("ana")
+    service.grant(dataset, "ana")
+    release = analyst.release(dataset).json()["id"]
+    context = service.claim()
+    with context.fenced() as session:
+        life.started(session, release)
+        life.failed(session, release)
+        queue.finish(session, context.claim, "failed", "row 17 was odd")
+    seen = analyst.get(f"/v1/releases/{release}")
+    assert seen.json()["state"] == "failed"
+    assert seen.json()["private_detail"] is None
+    assert "17" not in seen.json()["failure"]
+    assert service.custodian.get(f"/v1/releases/{release}").json()["private_detail"] == (
+        "row 17 was odd"
+    )
+
+
+def test_the_custodian_lists_releases_of_others_an_analyst_only_their_own(service: World) -> None:
+    dataset = service.add_dataset()
+    ana, bob = service.add_analyst("ana"), service.add_analyst("bob")
+    for who in ("ana", "bob"):
+        service.grant(dataset, who)
+    first = ana.release(dataset).json()["id"]
+    second = bob.release(dataset).json()["id"]
+
+    def ids(client: object, **query: object) -> list[str]:
+        return [item["id"] for item in client.get("/v1/releases", params=query).json()["items"]]  # type: ignore[attr-defined]
+
+    assert ids(ana) == [first]
+    assert ids(service.custodian) == [second, first]
+    assert ids(service.custodian, state="running") == []
+    assert ids(service.custodian, dataset="ds_other") == []
+    page = service.custodian.get("/v1/releases", params={"limit": 1}).json()
+    assert [item["id"] for item in page["items"]] == [second]
+    assert ids(service.custodian, limit=1, cursor=page["next"]) == [first]

@@ -1,0 +1,133 @@
+"""What is refused before anything is charged, and where the fault is said to lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from release_world import World, wanted
+
+
+def pointers(answer: Any) -> list[str]:
+    return [error["pointer"] for error in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"synthesizer": "no_such"}, "/synthesizer"),
+        ({"params": {"columns": ["colour"], "colums": 1}}, "/params/colums"),
+        ({"params": {"columns": ["nothing"]}}, "/params/columns/0"),
+        ({"params": {"threshold": 1e400}}, "/params/threshold"),
+        ({"params": {"threshold": "high"}}, "/params/threshold"),
+        ({"params": {"contribution": {"rule": "distinct", "limit": 0}}}, "/params/contribution"),
+        ({"guarantee": {}}, "/guarantee"),
+        ({"guarantee": {"epsilon": "1e-9"}}, "/guarantee/epsilon"),
+        ({"guarantee": {"epsilon": 1, "rho": 1}}, "/guarantee"),
+        ({"guarantee": {"rho": 1}}, "/guarantee"),
+        ({"rows": 0}, "/rows"),
+        ({"rows": 10**9}, "/rows"),
+        ({"rows": "many"}, "/rows"),
+        ({"public_dataset": "ds_nowhere"}, "/public_dataset"),
+        ({"epsilon": 1}, "/epsilon"),
+    ],
+)
+def test_a_fault_is_named_with_a_remedy_and_costs_nothing(
+    service: World, changes: dict[str, Any], pointer: str
+) -> None:
+    dataset = service.add_dataset()
+    body = wanted(**changes)
+    text = str(body).replace("'", '"').replace("None", "null").replace("inf", "1e400")
+    answer = service.custodian.request(
+        "POST",
+        f"/v1/datasets/{dataset}/releases",
+        content=text,
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422, answer.text
+    assert any(found.startswith(pointer) for found in pointers(answer)), answer.text
+    assert all(error["remedy"] for error in answer.json()["errors"])
+    assert service.custodian.get("/v1/releases").json()["items"] == []
+
+
+def test_null_is_the_same_as_omitted_everywhere(service: World) -> None:
+    dataset = service.add_dataset()
+    body = wanted(
+        rows=None,
+        public_dataset=None,
+        params={"columns": ["colour"], "threshold": None, "contribution": None},
+        guarantee={"epsilon": 1, "delta": None, "rho": None},
+    )
+    answer = service.custodian.post(f"/v1/datasets/{dataset}/releases", body)
+    assert answer.status_code == 202, answer.text
+
+
+def test_a_dataset_that_takes_no_releases_says_so(service: World) -> None:
+    waiting = service.add_dataset(state="awaiting_data", rows=None)
+    answer = service.custodian.release(waiting)
+    assert answer.status_code == 409
+    assert "not ready" in answer.json()["detail"]
+
+
+def test_a_dataset_of_others_is_absent(service: World) -> None:
+    dataset = service.add_dataset()
+    analyst = service.add_analyst("ana")
+    mine = analyst.release(dataset)
+    absent = analyst.release("ds_" + "x" * 20)
+    assert mine.status_code == absent.status_code == 404
+    assert {**mine.json(), "instance": ""} == {**absent.json(), "instance": ""}
+
+
+def test_an_analyst_without_show_budget_reads_no_totals(service: World) -> None:
+    dataset = service.add_dataset(epsilon="1.5")
+    analyst = service.add_analyst("ana")
+    service.grant(dataset, "ana")
+    assert analyst.release(dataset).status_code == 202
+    problem = analyst.release(dataset).json()
+    assert problem["scope"] == "account"
+    assert (problem["spent"], problem["remaining"], problem["largest_epsilon"]) == (None,) * 3
+
+
+def test_an_allowance_is_its_own_scope(service: World) -> None:
+    dataset = service.add_dataset()
+    analyst = service.add_analyst("ana")
+    service.grant(dataset, "ana", epsilon=15 * 10**11, delta=0)
+    assert analyst.release(dataset).status_code == 202
+    problem = analyst.release(dataset).json()
+    assert (problem["scope"], problem["largest_epsilon"]) == ("grant", "0.5")
+
+
+def test_preflight_costs_without_charging(service: World) -> None:
+    dataset = service.add_dataset()
+    path = f"/v1/datasets/{dataset}/releases/preflight"
+    for _ in range(2):
+        found = service.custodian.post(path, wanted()).json()
+        assert found["fits"] is True
+        assert found["problems"] == []
+        assert found["charge"] == {"epsilon": "1", "delta": "0"}
+        assert found["remaining_after"] == {"epsilon": "9", "delta": "0.000001"}
+        assert found["cells"] == 4 * 6
+        assert found["expected_error"] > 0
+
+
+def test_preflight_lists_what_a_request_would_be_refused_for(service: World) -> None:
+    dataset = service.add_dataset()
+    path = f"/v1/datasets/{dataset}/releases/preflight"
+    body = wanted(params={"columns": ["nothing"]}, guarantee={"rho": "1"}, rows=10**9)
+    answer = service.custodian.post(path, body)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["fits"] is False
+    assert found["charge"] is None
+    assert {problem["pointer"] for problem in found["problems"]} == {"/guarantee", "/rows"}
+    found = service.custodian.post(path, wanted(params={"columns": ["nothing"]})).json()
+    assert found["charge"] == {"epsilon": "1", "delta": "0"}
+    assert found["problems"][0]["pointer"].startswith("/params/columns")
+
+
+def test_preflight_of_what_the_budget_cannot_cover(service: World) -> None:
+    dataset = service.add_dataset()
+    path = f"/v1/datasets/{dataset}/releases/preflight"
+    found = service.custodian.post(path, wanted(guarantee={"epsilon": 100})).json()
+    assert (found["fits"], found["remaining_after"]) == (False, None)
+    assert found["charge"] == {"epsilon": "100", "delta": "0"}

@@ -1,0 +1,170 @@
+"""Further samples: free, repeatable, downloadable, dropped and made again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from release_world import World, colours, world
+
+from app.database import now
+from app.releases import samples
+from app.storage.blobs import BlobStore
+
+
+@pytest.fixture
+def release(service: World) -> str:
+    dataset = service.add_dataset()
+    service.custodian.release(dataset, rows=40)
+    return service.run_fit(colours(1000))
+
+
+def ask(service: World, release: str, **body: object) -> str:
+    answer = service.custodian.post(f"/v1/releases/{release}/samples", body)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == f"/v1/samples/{answer.json()['id']}"
+    return str(answer.json()["id"])
+
+
+def data(service: World, sample: str, **query: object) -> str:
+    answer = service.custodian.get(f"/v1/samples/{sample}/data", params=query)
+    assert answer.status_code == 200, answer.text
+    return str(answer.text)
+
+
+def test_the_same_seed_gives_the_same_rows(service: World, release: str) -> None:
+    made = []
+    for seed in (7, 7, 8):
+        sample = ask(service, release, rows=25, seed=seed)
+        assert service.run_sample() == sample
+        made.append(data(service, sample))
+    assert made[0] == made[1] != made[2]
+    assert len(made[0].splitlines()) == 26
+
+
+def test_samples_are_free(service: World, release: str) -> None:
+    dataset = service.custodian.get(f"/v1/releases/{release}").json()["dataset_id"]
+    before = service.custodian.release(dataset, guarantee={"epsilon": 100}).json()["spent"]
+    ask(service, release, rows=25)
+    service.run_sample()
+    assert service.custodian.release(dataset, guarantee={"epsilon": 100}).json()["spent"] == before
+
+
+def test_data_are_not_there_before_the_job_is_done(service: World, release: str) -> None:
+    sample = ask(service, release, rows=25)
+    answer = service.custodian.get(f"/v1/samples/{sample}/data")
+    assert answer.status_code == 409
+    assert answer.headers["retry-after"]
+    assert answer.json()["type"] == "/problems/not-ready"
+
+
+def test_a_failed_sample_says_so(service: World, release: str) -> None:
+    sample = ask(service, release, rows=25)
+    with service.database.write() as session:
+        samples.failed(session, sample)
+    answer = service.custodian.get(f"/v1/samples/{sample}/data")
+    assert answer.status_code == 409
+    assert "could not be made" in answer.json()["detail"]
+
+
+def test_counts_are_the_histogram_itself(service: World, release: str) -> None:
+    sample = ask(service, release, kind="counts")
+    service.run_sample()
+    lines = data(service, sample).splitlines()
+    assert lines[0] == "colour,size,count"
+    assert len(lines) == 1 + 4 * 6
+    assert service.custodian.get(f"/v1/samples/{sample}").json()["rows"] == 24
+
+
+def test_formulas_are_neutralised_on_request(service: World, release: str) -> None:
+    sample = ask(service, release, rows=200, seed=1)
+    service.run_sample()
+    plain, safe = data(service, sample), data(service, sample, escape_formulas="true")
+    assert "\n=green," in plain
+    assert "\n=green," not in safe
+    assert safe.replace("'=green", "=green") == plain
+
+
+def test_conditional_requests_and_head(service: World, release: str) -> None:
+    sample = ask(service, release, rows=20)
+    service.run_sample()
+    path = f"/v1/samples/{sample}/data"
+    full = service.custodian.get(path)
+    tag = full.headers["etag"]
+    assert full.headers["content-disposition"] == f'attachment; filename="{sample}.csv"'
+    unchanged = service.custodian.get(path, headers={"If-None-Match": f'"x", {tag}'})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    parquet = service.custodian.get(path, params={"format": "parquet"})
+    assert parquet.headers["etag"] != tag
+    head = service.custodian.request("HEAD", path, params={"format": "parquet"})
+    assert head.content == b""
+    for name in ("etag", "content-type", "content-disposition", "content-length"):
+        assert head.headers[name] == parquet.headers[name]
+    assert int(head.headers["content-length"]) == len(parquet.content)
+
+
+def test_a_deleted_sample_is_gone_with_its_bytes(service: World, release: str) -> None:
+    sample = ask(service, release, rows=20)
+    service.run_sample()
+    assert service.custodian.request("DELETE", f"/v1/samples/{sample}").status_code == 204
+    assert service.custodian.get(f"/v1/samples/{sample}").status_code == 404
+    assert BlobStore(service.database).size(sample) == 0
+    listed = service.custodian.get(f"/v1/releases/{release}/samples").json()["items"]
+    assert [item["rows"] for item in listed] == [40]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"rows": 10**9}, "/rows"),
+        ({"rows": -1}, "/rows"),
+        ({"seed": 2**63}, "/seed"),
+        ({"kind": "counts", "rows": 5}, "/rows"),
+        ({"kind": "other"}, "/kind"),
+    ],
+)
+def test_a_malformed_request_names_its_field(
+    service: World, release: str, body: dict[str, object], pointer: str
+) -> None:
+    answer = service.custodian.post(f"/v1/releases/{release}/samples", body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_dropped_rows_are_made_again_from_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, monkeypatch, sample_ttl_s=60) as service:
+        dataset = service.add_dataset()
+        service.custodian.release(dataset, rows=40)
+        release = service.run_fit(colours(1000))
+        sample = service.custodian.get(f"/v1/releases/{release}").json()["samples"][0]["id"]
+        before = service.custodian.get(f"/v1/samples/{sample}/data")
+        later = now() + timedelta(seconds=61)
+        monkeypatch.setattr("app.releases.samples.now", lambda: later)
+        with service.database.write() as session:
+            dropped = samples.drop_expired(session, service.settings)
+        assert dropped == [sample]
+        BlobStore(service.database).delete(sample)
+        monkeypatch.undo()
+        assert service.custodian.get(f"/v1/samples/{sample}").json()["stored"] is False
+        for _ in range(2):
+            waiting = service.custodian.get(f"/v1/samples/{sample}/data")
+            assert (waiting.status_code, waiting.headers["retry-after"]) == (409, "2")
+        assert service.run_sample() == sample
+        after = service.custodian.get(f"/v1/samples/{sample}/data")
+        assert after.content == before.content
+        assert after.headers["etag"] == before.headers["etag"]
+
+
+def test_a_full_store_takes_no_more_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, monkeypatch, max_stored_bytes=100) as service:
+        dataset = service.add_dataset()
+        service.custodian.release(dataset, rows=40)
+        release = service.run_fit(colours(1000))
+        answer = service.custodian.post(f"/v1/releases/{release}/samples", {"rows": 5})
+        assert answer.status_code == 409
+        assert "Delete samples" in answer.json()["detail"]
