@@ -40,7 +40,7 @@ class Grouping:
         if self.merge is not None:
             if len(self.merge) != self.base_cells:
                 raise ValueError("a merge names a cell for each base cell")
-            if set(self.merge) != set(range(max(self.merge) + 1)):
+            if min(self.merge) < 0 or len(set(self.merge)) != max(self.merge) + 1:
                 raise ValueError("merged cells are numbered from 0 without gaps")
 
     @classmethod

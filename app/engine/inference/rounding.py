@@ -16,7 +16,7 @@ def apportion(
     The weights are non-negative and not all zero.
     """
     flat = weights.ravel()
-    expected = flat * (total / flat.sum())
+    expected = _snapped(flat / flat.sum() * total)
     whole = np.floor(expected).astype(np.int64)
     missing = total - int(whole.sum())
     if missing > 0:
@@ -25,6 +25,12 @@ def apportion(
         whole[np.argsort(whole)[missing:]] -= 1
     counts: NDArray[np.int64] = whole.reshape(weights.shape)
     return counts
+
+
+def _snapped(expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Expectations that float division left a hair off a whole number, made whole."""
+    whole = np.rint(expected)
+    return np.where(np.abs(expected - whole) <= 1e-12 + 1e-14 * expected, whole, expected)
 
 
 def _spread(

@@ -45,7 +45,7 @@ class Axes:
         known = {column.name: column.grouping for column in schema.columns}
         try:
             groupings = {name: _stored_grouping(known[name], stored) for name, stored in wire}
-        except (KeyError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError) as error:
             raise ModelFormatError("the stored model does not fit the dictionary") from error
         return cls(groupings)
 

@@ -45,7 +45,7 @@ from app.engine.synthesizers.forecast import (
     question_problems,
     table_bytes,
 )
-from app.engine.synthesizers.size import Size
+from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
 from app.engine.synthesizers.spanning import Pair, choose_tree
 
 _BYTES_PER_CELL = 160
@@ -314,7 +314,7 @@ def _marginal(answer: Measurement, size: Size) -> NoisyMarginal:
     factor = 1.0
     if answer.count.contribution.rule != "rows":
         factor = size.rows / max(float(values.sum()), 1.0)
-    variance = np.float64(max(answer.variance * factor**2, 1e-12))
+    variance = max(answer.variance * factor**2, SMALLEST_VARIANCE)
     return NoisyMarginal(answer.columns, values * factor, np.full(answer.shape, variance))
 
 

@@ -14,6 +14,10 @@ from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError, number
 
 
+SMALLEST_VARIANCE = 1e-3
+"""Noise below this leaves whole counts exact; its variance may be 0, which no weight can take."""
+
+
 def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
     """Rows, and on an entity unit the entities: L2 sensitivity max_rows and 1."""
     if unit.kind == "row":
@@ -71,6 +75,6 @@ class Size:
 
 def pooled(estimates: Sequence[tuple[float, float]]) -> float:
     """The inverse-variance weighted mean of (estimate, variance) pairs."""
-    precision = np.array([1 / variance for _, variance in estimates])
+    precision = np.array([1 / max(variance, SMALLEST_VARIANCE) for _, variance in estimates])
     values = np.array([value for value, _ in estimates])
     return float(values @ precision / precision.sum())
