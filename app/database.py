@@ -190,12 +190,30 @@ class Database:
                 session.rollback()
                 raise
 
-    def checkpoint(self) -> None:
-        """Move the log into the database and empty it, with every writer held off."""
+    def checkpoint(self, *, patience_s: float = 0.0) -> bool:
+        """Move the log into the database and empty it, with every writer held off.
+
+        A reader that still uses the log keeps it from being emptied. Such readers are waited
+        for up to `patience_s`, with writers let in between; False if one is still there.
+        """
+        deadline = time.monotonic() + patience_s
+        while not self._emptied():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _emptied(self) -> bool:
         with self.lock.held(), self.write_engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Without this, writers would be held off for as long as the busy timeout.
+            raw.execute("PRAGMA busy_timeout = 0")
+            try:
+                busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                raw.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+        return not busy
 
     def wal_bytes(self) -> int:
         wal = Path(f"{self.path}-wal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,20 @@ def test_a_checkpoint_empties_the_log_and_keeps_the_rows(database: Database) -> 
     database.checkpoint()
     assert database.wal_bytes() == 0
     assert secrets_in(database) == 1
+
+
+def test_a_checkpoint_does_not_wait_for_readers_unless_told_to(database: Database) -> None:
+    with database.write() as session:
+        session.add(SecretRow(name="a", value=b"1"))
+    with database.read() as reader:
+        assert reader.scalar(select(func.count()).select_from(SecretRow)) == 1
+        with database.write() as session:
+            session.add(SecretRow(name="b", value=b"2"))
+        started = time.monotonic()
+        assert not database.checkpoint()
+        assert time.monotonic() - started < 0.15
+    assert database.checkpoint(patience_s=1)
+    assert secrets_in(database) == 2
 
 
 def test_automatic_checkpoints_are_off_on_every_connection(database: Database) -> None:

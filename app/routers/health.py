@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func, select
 
 from app.jobs.models import JobRow
-from app.ledger.service import verify_all
+from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.routers.dependencies import DatabaseDep, ReadSession
 from app.routers.docs import VERSION
@@ -44,7 +44,7 @@ def health() -> Health:
 
 @router.get("/readyz", operation_id="get_readiness", summary="Can the service take requests?")
 def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
-    if verify_all(session):
+    if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from app.database import Database
 
+READERS_PATIENCE_S = 30
+"""How long readers of the older images are waited for; later checkpoints empty the log then."""
+
 
 def reclaim(database: Database) -> None:
     """Shrink the file and empty the log; call after the erasing transaction has committed.
@@ -16,4 +19,4 @@ def reclaim(database: Database) -> None:
         assert raw is not None
         # A step of this statement frees one page; `execute` would take a single step of it.
         raw.executescript("PRAGMA incremental_vacuum")
-    database.checkpoint()
+    database.checkpoint(patience_s=READERS_PATIENCE_S)

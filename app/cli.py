@@ -1,0 +1,255 @@
+"""`halftone`: serve, work, and look after a store from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from pydantic import ValidationError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from app import backup, integrity
+from app.database import Database, format_time
+from app.datasets.models import DatasetRow
+from app.ledger import repository as ledgers
+from app.ledger.export import NotAnExport, export_lines, verify_export
+from app.ledger.verification import Verification
+from app.problems import HalftoneError
+from app.security import operator
+from app.security.bootstrap import BadAdminKey
+from app.security.service import roles_of
+from app.settings import Settings
+
+DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
+
+
+class CommandFailed(Exception):
+    """The command cannot be carried out; its text says why and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command: 0 done, 1 problems found, 2 cannot."""
+    parsed = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = parsed.command
+    try:
+        return command(parsed)
+    except (CommandFailed, BadAdminKey, NotAnExport, backup.BackupBroken, OSError) as error:
+        return _failed(str(error))
+    except HalftoneError as error:
+        return _failed(error.detail)
+    except ValidationError as error:
+        return _failed("\n".join(_setting_faults(error)))
+    except DBAPIError as error:
+        return _failed(
+            f"The store cannot be used: {error.orig}. Start `halftone serve` on it once."
+        )
+
+
+def _failed(reason: str) -> int:
+    print(f"halftone: {reason}", file=sys.stderr)
+    return CANNOT
+
+
+def _setting_faults(error: ValidationError) -> Iterator[str]:
+    for fault in error.errors(include_input=False):
+        name = "_".join(str(part) for part in fault["loc"]).upper()
+        yield f"HALFTONE_{name}: {fault['msg']}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="halftone",
+        description="Differentially private synthetic data within a budget that cannot be"
+        " overspent. Settings come from HALFTONE_* (HALFTONE_DATA is the store's folder).",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serving(commands)
+    _add_keys(commands)
+    _add_verify(commands)
+    _add_export(commands)
+    _add_backup(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def _add_serving(commands: Commands) -> None:
+    serve = commands.add_parser("serve", help="migrate the store, start its workers, and serve")
+    serve.add_argument("--host", help="address to bind (HALFTONE_HOST)")
+    serve.add_argument("--port", type=int, help="port to bind (HALFTONE_PORT)")
+    serve.set_defaults(command=_serve)
+    worker = commands.add_parser("worker", help="run one worker on the store, alone")
+    worker.set_defaults(command=_work)
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    from app.jobs.supervisor import serve
+
+    given = {"host": parsed.host, "port": parsed.port}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    serve(Settings(**chosen))
+    return DONE
+
+
+def _work(parsed: argparse.Namespace) -> int:
+    del parsed
+    from app.jobs.worker import main as work
+
+    work(Settings())
+    return DONE
+
+
+def _add_keys(commands: Commands) -> None:
+    keys = commands.add_parser(
+        "keys", help="list, make and revoke API keys in the store, when no admin can log in"
+    )
+    actions = keys.add_subparsers(required=True, metavar="ACTION")
+    actions.add_parser("list", help="all principals with their keys").set_defaults(
+        command=_list_keys
+    )
+    create = actions.add_parser("create", help="make a key and print it, once")
+    create.add_argument("principal", help="name or id; the first principal is `admin`")
+    create.add_argument("--label", default="made by the operator")
+    create.add_argument("--expires-in-days", type=int, metavar="DAYS")
+    create.set_defaults(command=_create_key)
+    revoke = actions.add_parser("revoke", help="end a key at once")
+    revoke.add_argument("key_id", help="id of the key, as listed")
+    revoke.set_defaults(command=_revoke_key)
+
+
+def _list_keys(parsed: argparse.Namespace) -> int:
+    del parsed
+    with _store() as database, database.read() as session:
+        for holder in operator.holders(session):
+            row = holder.principal
+            print(f"{row.id}  {row.name}  {', '.join(roles_of(row))}  {row.state}")
+            for key in holder.keys:
+                ends = "no expiry" if key.expires_at is None else format_time(key.expires_at)
+                end = ends if key.revoked_at is None else "revoked"
+                print(f"    {key.id}  {key.prefix}...  {end}  {key.label}")
+    return DONE
+
+
+def _create_key(parsed: argparse.Namespace) -> int:
+    with _store() as database, database.write() as session:
+        made = operator.make_key(
+            session, parsed.principal, label=parsed.label, days=parsed.expires_in_days
+        )
+    print(made.secret)
+    return DONE
+
+
+def _revoke_key(parsed: argparse.Namespace) -> int:
+    with _store() as database, database.write() as session:
+        operator.end_key(session, parsed.key_id)
+    return DONE
+
+
+def _add_verify(commands: Commands) -> None:
+    verify = commands.add_parser(
+        "verify", help="check ledgers, releases, file and chunks; exit 1 if anything is wrong"
+    )
+    verify.add_argument(
+        "--file", type=Path, help="verify an export of `halftone export` in place of the store"
+    )
+    verify.add_argument("--ledgers-only", action="store_true", help="leave out the stored tables")
+    verify.set_defaults(command=_verify)
+
+
+def _verify(parsed: argparse.Namespace) -> int:
+    if parsed.file is not None:
+        with parsed.file.open(encoding="utf-8") as lines:
+            return _report(verify_export(lines))
+    with _store() as database, database.read() as session:
+        outcome = _report(integrity.verify_ledgers(session))
+        checks = [integrity.release_problems(session)]
+        if not parsed.ledgers_only:
+            checks += [integrity.file_problems(session), integrity.chunk_problems(session)]
+        for problem in (problem for check in checks for problem in check):
+            print(problem)
+            outcome = FOUND_PROBLEMS
+    print("The store is whole." if outcome == DONE else "The store is NOT whole.")
+    return outcome
+
+
+def _report(found: Iterator[Verification] | list[Verification]) -> int:
+    outcome = DONE
+    for one in found:
+        verdict = "ok" if one.ok else "NOT WHOLE"
+        print(f"account {one.account_id}: {verdict}, {one.entries} entries, head {one.head_hash}")
+        for problem in one.problems:
+            print(f"    {problem}")
+        outcome = outcome if one.ok else FOUND_PROBLEMS
+    return outcome
+
+
+def _add_export(commands: Commands) -> None:
+    export = commands.add_parser(
+        "export", help="write ledgers as JSON Lines that can be verified by themselves"
+    )
+    which = export.add_mutually_exclusive_group()
+    which.add_argument("--dataset", metavar="DS", help="only the account of this dataset")
+    which.add_argument("--account", metavar="AC", help="only this account")
+    export.add_argument("--output", type=Path, help="file to write; default: standard output")
+    export.set_defaults(command=_export)
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    with _store() as database, database.read() as session, _output(parsed.output) as output:
+        chosen = ledgers.account_ids(session)
+        if parsed.dataset is not None:
+            dataset = session.get(DatasetRow, parsed.dataset)
+            chosen = [dataset.account_id] if dataset and dataset.account_id else []
+        elif parsed.account is not None:
+            chosen = [one for one in chosen if one == parsed.account]
+        if not chosen:
+            raise CommandFailed("There is no such account.")
+        for account_id in chosen:
+            for line in export_lines(session, account_id):
+                print(line, file=output)
+    return DONE
+
+
+@contextlib.contextmanager
+def _output(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+    else:
+        with path.open("x", encoding="utf-8") as file:
+            yield file
+
+
+def _add_backup(commands: Commands) -> None:
+    save = commands.add_parser("backup", help="copy the store while it runs, and verify the copy")
+    save.add_argument("target", type=Path, help="file to make; it must not exist")
+    save.set_defaults(command=_back_up)
+
+
+def _back_up(parsed: argparse.Namespace) -> int:
+    with _store() as database:
+        size_bytes = backup.back_up(database, parsed.target.absolute())
+    print(f"{parsed.target}: {size_bytes} bytes, verified")
+    return DONE
+
+
+@contextlib.contextmanager
+def _store() -> Iterator[Database]:
+    settings = Settings()
+    path = make_url(settings.url).database
+    if path is None or not Path(path).is_file():
+        raise CommandFailed(f"There is no store at {path}. Set HALFTONE_DATA to its folder.")
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Whether a store is whole: its ledgers, what they charge for, and its stored chunks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from sqlalchemy import and_, or_, select, text
+from sqlalchemy.orm import Session, aliased
+
+from app.ledger import repository as ledgers
+from app.ledger.models import LedgerRow
+from app.ledger.verification import Verification, verify
+from app.releases.models import ReleaseRow
+from app.storage.models import ChunkRow
+
+_CHUNKS_AT_ONCE = 4
+
+
+def verify_ledgers(session: Session) -> Iterator[Verification]:
+    """Every account's ledger, one after another."""
+    for account_id in ledgers.account_ids(session):
+        yield verify(session, account_id)
+
+
+def file_problems(session: Session) -> Iterator[str]:
+    """What SQLite itself finds wrong with the file."""
+    for (found,) in session.execute(text("PRAGMA integrity_check")):
+        if found != "ok":
+            yield f"store: {found}"
+
+
+def release_problems(session: Session) -> Iterator[str]:
+    """Releases without their charge, charges without their release, refunds untold."""
+    charge = aliased(LedgerRow)
+    uncharged = (
+        select(ReleaseRow.id)
+        .outerjoin(
+            charge,
+            and_(
+                charge.account_id == ReleaseRow.account_id,
+                charge.sequence == ReleaseRow.ledger_sequence,
+            ),
+        )
+        .where(
+            or_(
+                charge.sequence.is_(None),
+                charge.kind != "charge",
+                charge.release_id.is_distinct_from(ReleaseRow.id),
+                charge.primary != ReleaseRow.charge_primary,
+                charge.delta != ReleaseRow.charge_delta,
+                charge.grant_id.is_distinct_from(ReleaseRow.grant_id),
+            )
+        )
+    )
+    for release_id in session.scalars(uncharged):
+        yield f"release {release_id} is not what its ledger entry charged for"
+    refund = aliased(LedgerRow)
+    untold = (
+        select(ReleaseRow.id)
+        .outerjoin(refund, and_(refund.release_id == ReleaseRow.id, refund.kind == "refund"))
+        .where(ReleaseRow.refunded != refund.sequence.is_not(None))
+    )
+    for release_id in session.scalars(untold):
+        yield f"release {release_id} and its ledger disagree on a refund"
+    unknown = (
+        select(LedgerRow.release_id)
+        .outerjoin(ReleaseRow, ReleaseRow.id == LedgerRow.release_id)
+        .where(LedgerRow.kind == "charge", ReleaseRow.id.is_(None))
+    )
+    for charged in session.scalars(unknown):
+        yield f"release {charged} was charged but is not there"
+
+
+def chunk_problems(session: Session) -> Iterator[str]:
+    """Stored chunks whose bytes are not those that were written."""
+    rows = session.execute(
+        select(
+            ChunkRow.collection,
+            ChunkRow.part,
+            ChunkRow.sequence,
+            ChunkRow.size_bytes,
+            ChunkRow.sha256,
+            ChunkRow.data,
+        ).execution_options(yield_per=_CHUNKS_AT_ONCE)
+    )
+    for collection, part, sequence, size_bytes, sha256, data in rows:
+        if len(data) != size_bytes or hashlib.sha256(data).hexdigest() != sha256:
+            yield f"chunk {collection}/{part}/{sequence} is damaged"
+
+
+def problems(session: Session) -> Iterator[str]:
+    """All that is wrong with the store, in words for its operator."""
+    for found in verify_ledgers(session):
+        for problem in found.problems:
+            yield f"account {found.account_id}: {problem}"
+    yield from release_problems(session)
+    yield from file_problems(session)
+    yield from chunk_problems(session)
