@@ -94,7 +94,7 @@ def cost(
     with database.read() as session:
         facts = _facts(session, principal, dataset_id, form, faults)
     with faults.caught():
-        samples.check_rows(form.rows, settings)
+        samples.check_rows(form.rows, facts.dataset.max_total_rows, settings)
     entry, params = None, {}
     with faults.caught():
         entry = catalogue.entry(form.synthesizer)

@@ -105,13 +105,19 @@ def add(
     return sample
 
 
-def check_rows(rows: int | None, settings: Settings) -> None:
-    """Raise `Invalid` for more rows than one sample may have."""
+def check_rows(rows: int | None, most: int, settings: Settings) -> None:
+    """Raise `Invalid` for more rows than one sample may have; `most` bounds the noisy count."""
     if rows is not None and rows > settings.max_sample_rows:
         raise Invalid.at(
             "/rows",
             f"A sample has at most {settings.max_sample_rows} rows.",
             "Ask for fewer rows; take several samples with different seeds for more.",
+        )
+    if rows is None and most > settings.max_sample_rows:
+        raise Invalid.at(
+            "/rows",
+            f"The dataset may have more rows than the {settings.max_sample_rows} of a sample.",
+            "Say how many rows the sample shall have.",
         )
 
 

@@ -8,6 +8,7 @@ from typing import BinaryIO, cast
 from sqlalchemy.orm import Session
 
 from app.database import Database
+from app.datasets.models import DatasetRow
 from app.engine.schema import Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.registry import UnknownSynthesizer
@@ -45,9 +46,9 @@ def request(
     replay = find_replay(session, attempt)
     if replay is not None:
         return Accepted(replay.resource_id, replayed=True)
-    release, _ = service.visible(session, principal, release_id)
+    release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
-    _check_form(form, release, settings)
+    _check_form(form, release, dataset, settings)
     samples.check_room(session, release.principal_id, settings)
     sample = samples.add(
         session, release, kind=form.kind, rows=form.rows, seed=form.seed, settings=settings
@@ -107,9 +108,11 @@ def _remake(database: Database, principal: Principal, sample_id: str, settings: 
         samples.remake(session, sample, release, settings)
 
 
-def _check_form(form: SampleIn, release: ReleaseRow, settings: Settings) -> None:
-    samples.check_rows(form.rows, settings)
+def _check_form(
+    form: SampleIn, release: ReleaseRow, dataset: DatasetRow, settings: Settings
+) -> None:
     if form.kind == "rows":
+        samples.check_rows(form.rows, dataset.max_total_rows, settings)
         return
     if form.rows is not None:
         raise Invalid.at(

@@ -26,7 +26,12 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import generator
 from app.jobs import queue
+from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
+from app.jobs.executors import executors
+from app.jobs.shutdown import Shutdown
+from app.jobs.subjects import OUTCOMES
+from app.jobs.worker import Worker
 from app.ledger import service as ledger
 from app.main import create_app
 from app.releases import rendering, repository, samples, service
@@ -186,6 +191,12 @@ class World:
             claim = queue.claim(session, "worker-1", 60)
         assert claim is not None
         return JobContext(self.database, self.settings, claim, service.progressed)
+
+    def work(self, host: ChildHost) -> None:
+        """Do every job that waits with the service's own executors."""
+        worker = Worker(self.database, self.settings, executors(host), OUTCOMES, Shutdown(0))
+        while (claim := worker.next_claim()) is not None:
+            worker.run(claim)
 
     def run_fit(self, source: ArraySource) -> str:
         """Do the next fit job over a pipe, as a worker does; the release's id."""
