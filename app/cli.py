@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from pydantic import ValidationError
 from sqlalchemy.engine import make_url
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_serving(commands: Commands) -> None:
@@ -89,11 +89,14 @@ def _add_serving(commands: Commands) -> None:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    from app.jobs.supervisor import serve
+    from app.jobs.supervisor import AddressTaken, serve
 
     given = {"host": parsed.host, "port": parsed.port}
     chosen = {name: value for name, value in given.items() if value is not None}
-    serve(Settings(**chosen))
+    try:
+        serve(Settings(**chosen))
+    except AddressTaken as error:
+        raise CommandFailed(str(error)) from error
     return DONE
 
 
@@ -208,7 +211,7 @@ def _export(parsed: argparse.Namespace) -> int:
             chosen = [dataset.account_id] if dataset and dataset.account_id else []
         elif parsed.account is not None:
             chosen = [one for one in chosen if one == parsed.account]
-        if not chosen:
+        if not chosen and (parsed.dataset or parsed.account):
             raise CommandFailed("There is no such account.")
         for account_id in chosen:
             for line in export_lines(session, account_id):

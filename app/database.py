@@ -125,6 +125,7 @@ class Database:
             raise ValueError("the store is a SQLite file in this version")
         self.path = Path(parsed.database).absolute()
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         self._busy_timeout_ms = int(busy_timeout_s * 1000)
         self.lock = WriteLock(self.path.with_suffix(".lock"), busy_timeout_s)
         self.write_engine = self._engine("BEGIN IMMEDIATE", query_only=False, connections=1)

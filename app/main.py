@@ -24,6 +24,7 @@ from app.routers import (
     synthesizers,
 )
 from app.security.authentication import FailureLimit
+from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
 
 

@@ -20,13 +20,13 @@ from app.jobs.pool import WorkerPool
 from app.jobs.subjects import OUTCOMES
 from app.ledger.startup import hold_ledgers_against_accounts
 from app.main import create_app
-from app.security.bootstrap import ensure_admin, preset_key
+from app.security.bootstrap import announce_admin, preset_key
 from app.settings import Settings
 
 log = logging.getLogger("halftone.server")
 
 
-class AddressTaken(RuntimeError):
+class AddressTaken(OSError):
     """The server cannot listen where it was told to."""
 
 
@@ -65,11 +65,9 @@ def serve(settings: Settings) -> None:
 def _greet(settings: Settings) -> None:
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     try:
-        key = ensure_admin(database, settings)
+        announce_admin(database, settings)
     finally:
         database.close()
-    if key is not None:
-        print(f"Admin key, shown this once: {key}", flush=True)
 
 
 def _listen(settings: Settings) -> socket.socket:

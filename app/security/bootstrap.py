@@ -50,6 +50,13 @@ def ensure_admin(database: Database, settings: Settings) -> str | None:
     return None if preset else key
 
 
+def announce_admin(database: Database, settings: Settings) -> None:
+    """Give a fresh store its first principal, and print the key if it was made here."""
+    key = ensure_admin(database, settings)
+    if key is not None:
+        print(f"Admin key, shown this once: {key}", flush=True)
+
+
 def _add_first(session: Session, key: str) -> None:
     moment = now()
     first = PrincipalRow(
