@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.engine.grouping import Grouping
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.messages import (
+    decode_answer,
+    decode_question,
+    encode_answer,
+    encode_question,
+    pack_question,
+    question_digest,
+)
+from app.engine.privacy.queries import (
+    Candidate,
+    Contribution,
+    Count,
+    Measurement,
+    QuestionRefused,
+)
+from app.engine.privacy.questions import (
+    Counted,
+    CountQuestion,
+    HandedOver,
+    Question,
+    Selected,
+    SelectQuestion,
+    TrustedQuestion,
+)
+from app.engine.privacy.wire import Frame, FrameError, narrowed, pack, unpack
+from app.engine.synthesizers.base import Table
+
+RHO = PrivacyLoss.zcdp(10**12, 5)
+GROUPING = Grouping((0, 2, 5), 1, (0, 1, 0))
+COUNTS = CountQuestion(
+    (
+        Count(("a", "b"), {"a": GROUPING}),
+        Count((), contribution=Contribution("one")),
+        Count(("b",), {"b": GROUPING}, Contribution("clipped", norm=1.5)),
+        Count(("a",), contribution=Contribution("distinct", limit=3)),
+    ),
+    RHO,
+    (1.0, 2.0, 0.5, 4.0),
+)
+SELECTION = SelectQuestion(
+    (
+        Candidate(Count(("a", "b"), {"a": GROUPING}), (np.ones(2), np.arange(3.0))),
+        Candidate(Count(()), (np.array(7.0),), weight=0.5, bias=-2.0),
+    ),
+    RHO,
+    2,
+)
+
+
+@pytest.mark.parametrize("question", [COUNTS, TrustedQuestion(RHO)], ids=["count", "trusted"])
+def test_questions_survive_the_wire(question: Question) -> None:
+    assert decode_question(unpack(pack_question(question))) == question
+
+
+def test_selections_survive_the_wire() -> None:
+    again = decode_question(unpack(pack_question(SELECTION)))
+    assert isinstance(again, SelectQuestion)
+    assert (again.loss, again.winners) == (SELECTION.loss, SELECTION.winners)
+    for candidate, original in zip(again.candidates, SELECTION.candidates, strict=True):
+        assert candidate.count == original.count
+        assert (candidate.weight, candidate.bias) == (original.weight, original.bias)
+        for factor, expected in zip(candidate.reference, original.reference, strict=True):
+            np.testing.assert_array_equal(factor, expected)
+
+
+@pytest.mark.parametrize("question", [COUNTS, SELECTION, TrustedQuestion(RHO)])
+def test_a_question_read_back_has_the_same_digest(question: Question) -> None:
+    packed = pack_question(question)
+    assert question_digest(pack_question(decode_question(unpack(packed)))) == question_digest(
+        packed
+    )
+
+
+def test_other_questions_have_other_digests() -> None:
+    questions: list[Question] = [
+        CountQuestion((Count(("a",)),), RHO),
+        CountQuestion((Count(("b",)),), RHO),
+        CountQuestion((Count(("a",)),), PrivacyLoss.zcdp(10**12)),
+        CountQuestion((Count(("a",), {"a": GROUPING}),), RHO),
+        CountQuestion((Count(("a",), contribution=Contribution("one")),), RHO),
+        SelectQuestion((Candidate(Count(("a",)), (np.zeros(2),)),), RHO),
+        SelectQuestion((Candidate(Count(("a",)), (np.ones(2),)),), RHO),
+        TrustedQuestion(RHO),
+    ]
+    assert len({question_digest(pack_question(question)) for question in questions}) == 8
+
+
+def test_equal_groupings_travel_once() -> None:
+    queries = tuple(Count(("a",), {"a": Grouping((0, 2, 5), 1, (0, 1, 0))}) for _ in range(9))
+    assert len(encode_question(CountQuestion(queries, RHO)).header["groupings"]) == 1
+
+
+def test_answers_survive_the_wire() -> None:
+    measurement = Measurement(
+        COUNTS.queries[0], np.array([[1, -70_000], [2, 3]]), "laplace", 2.0, 2.8, 1.0, 1.0
+    )
+    question = CountQuestion(COUNTS.queries[:1], RHO)
+    (again,) = decode_answer(
+        question, unpack(pack(encode_answer(Counted((measurement,)))))
+    ).measurements  # type: ignore[union-attr]
+    assert again.values.dtype == np.int64
+    assert again.values.tolist() == measurement.values.tolist()
+    assert (again.noise, again.scale, again.standard_error) == ("laplace", 2.0, 2.8)
+    selected = Selected((1, 0), "gumbel", 5.0, 1.0)
+    assert decode_answer(SELECTION, unpack(pack(encode_answer(selected)))) == selected
+    table = Table({"b": np.arange(3), "a": np.arange(3) * 500}, 3, np.array([0, 0, 1]))
+    handed = decode_answer(TrustedQuestion(RHO), unpack(pack(encode_answer(HandedOver(table)))))
+    assert isinstance(handed, HandedOver)
+    assert handed.table.codes["a"].tolist() == [0, 500, 1000]
+    assert handed.table.entity is not None
+
+
+def test_an_answer_to_another_question_is_no_answer() -> None:
+    selected = encode_answer(Selected((0,), "gumbel", 5.0, 1.0))
+    for question in (COUNTS, TrustedQuestion(RHO)):
+        with pytest.raises(FrameError):
+            decode_answer(question, selected)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([], np.int8),
+        ([127, -128], np.int8),
+        ([128], np.int16),
+        ([-(2**15) - 1], np.int32),
+        ([2**31], np.int64),
+    ],
+)
+def test_integers_travel_in_the_smallest_type(values: list[int], dtype: type) -> None:
+    array = narrowed(np.array(values, dtype=np.int64))
+    assert array.dtype == dtype
+    assert array.tolist() == values
+
+
+numbers = st.sampled_from([0, -1, 1, 3, 2**31, 2**62, -(2**63), 10**39, 0.5, -0.0, 1e308])
+json_values = st.recursive(
+    st.none() | st.booleans() | numbers | st.sampled_from(["", "a", "rows", "pure", "clipped"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["tail", "regular", "edges", "merge", "a"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON value, the whole left out."""
+    if not isinstance(value, dict | list):
+        return []
+    found: list[tuple[Any, ...]] = []
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        found += [(*at, key), *paths(item, (*at, key))]
+    return found
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.sampled_from([COUNTS, SELECTION]), st.data())
+def test_a_header_changed_anywhere_is_a_question_or_refused(
+    question: Question, data: st.DataObject
+) -> None:
+    frame = encode_question(question)
+    header = copy.deepcopy(frame.header)
+    *way, last = data.draw(st.sampled_from(paths(header)))
+    place = header
+    for step in way:
+        place = place[step]
+    place[last] = data.draw(json_values)
+    try:
+        decode_question(unpack(pack(Frame(header, frame.arrays))))
+    except (FrameError, QuestionRefused):
+        return
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_frame_with_changed_bytes_is_a_frame_or_an_error(data: st.DataObject) -> None:
+    packed = bytearray(pack_question(SELECTION))
+    for _ in range(data.draw(st.integers(1, 3))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode_question(unpack(bytes(packed)))
+    except (FrameError, QuestionRefused):
+        return
+
+
+def test_a_childs_end_loads_neither_kernel_nor_noise() -> None:
+    loaded = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import app.engine.privacy.session, sys; print(*sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert "app.engine.privacy.session" in loaded
+    unwanted = {"opendp", "app.engine.privacy.kernel", "app.engine.privacy.noise", "sqlalchemy"}
+    assert not unwanted & set(loaded)
