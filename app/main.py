@@ -69,6 +69,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     app.state.database = database
     app.state.write_turn = anyio.Lock()
+    await anyio.to_thread.run_sync(announce_admin, database, settings)
     await anyio.to_thread.run_sync(finish_interrupted, database, settings)
     try:
         async with releases.event_feed(app):
