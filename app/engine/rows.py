@@ -14,10 +14,10 @@ LONGEST_QUOTED = 60
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """`row` counts data rows from 1; `record` counts all records of the file from 1, header
+    """`row` counts data rows from 1; `record` counts from 1 with header and skipped rows.
 
-    rows and skipped rows included. Both are None where the whole file is meant, `column` where
-    the whole row is.
+    Blank lines do not count. Both are None where the whole file is meant, and `column` where no
+    single column is.
     """
 
     row: int | None

@@ -32,6 +32,8 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
         array = array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps chunks of huge columns
         raise refuse("the block is too large", "read the file in smaller blocks", name)
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), None, array)  # as pandas spells null
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = encoded.dictionary
     if values.null_count:
@@ -69,3 +71,52 @@ def _texts(values: Any, name: str) -> pa.StringArray:
             "leave the field out, or write the column as text, numbers or dates",
             name,
         ) from error
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where the bytes of each text lie: int64 starts and lengths into `data`."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: pa.StringArray) -> Spans:
+        _, offsets, data = texts.buffers()
+        first, count = texts.offset, len(texts)
+        if not count:
+            none = np.zeros(0, np.int64)
+            return cls(np.zeros(0, np.uint8), none, none)
+        bounds = np.frombuffer(offsets, np.int32)[first : first + count + 1].astype(np.int64)
+        held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(held, bounds[:-1], np.diff(bounds))
+
+    def words(self) -> NDArray[np.uint64]:
+        """The 8 bytes from each byte on, little-endian, zero beyond the end: an unaligned view."""
+        padded = np.zeros(len(self.data) + 8, np.uint8)
+        padded[: len(self.data)] = self.data
+        return np.ndarray((len(self.data) + 1,), "<u8", padded.data, strides=(1,))
+
+    def first_bytes(self) -> NDArray[np.uint8]:
+        """The first byte of each text, 0 for the empty one."""
+        return self._bytes_at(self.starts)
+
+    def last_bytes(self) -> NDArray[np.uint8]:
+        """The last byte of each text, 0 for the empty one."""
+        return self._bytes_at(self.starts + self.lengths - 1)
+
+    def _bytes_at(self, places: NDArray[np.int64]) -> NDArray[np.uint8]:
+        if not len(self.data):
+            return np.zeros(len(places), np.uint8)
+        inside = np.clip(places, 0, len(self.data) - 1)  # an empty text lies nowhere
+        return np.where(self.lengths > 0, self.data[inside], 0).astype(np.uint8)
+
+
+def trimmed(texts: pa.StringArray) -> pa.StringArray:
+    """Texts without blanks around them; untouched where no text can have any."""
+    spans = Spans.of(texts)
+    for ends in (spans.first_bytes(), spans.last_bytes()):
+        if np.any(((ends <= 0x20) & (ends > 0)) | (ends >= 0x80)):
+            return pc.utf8_trim_whitespace(texts)
+    return texts

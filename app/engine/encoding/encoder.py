@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.engine.encoding.cells import Cells, cells_of
+from app.engine.encoding.cells import Cells, cells_of, trimmed
 from app.engine.encoding.reading import CellReader, Meaning, Reason, whole_numbers
 from app.engine.files.layout import TableLayout
 from app.engine.rows import MOST_LISTED, RowProblem, quoted
@@ -213,7 +213,7 @@ def _ids(
 
     An integer id is written as the integer, so that 007 and 7 are the same id.
     """
-    texts = pc.utf8_trim_whitespace(cells.texts)
+    texts = trimmed(cells.texts)
     spellings = pa.array(list(missing), pa.string())
     null = np.append(np.asarray(pc.is_in(texts, spellings)), True)
     unreadable = np.zeros(len(texts) + 1, bool)

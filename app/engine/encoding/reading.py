@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.engine.encoding.cells import Cells
+from app.engine.encoding.cells import Cells, trimmed
 from app.engine.encoding.moments import ticks
 from app.engine.schema.column import Column, TextFormat
 from app.engine.schema.scale import Categories, Linear
@@ -56,10 +56,10 @@ class CellReader:
 
         and moments out of range have the code of the nearer end, and their reason.
         """
-        trimmed = pc.utf8_trim_whitespace(cells.texts)
-        codes, reasons = self._judge(cells.texts, trimmed, cells.plain)
+        bare = trimmed(cells.texts)
+        codes, reasons = self._judge(cells.texts, bare, cells.plain)
         codes, reasons = np.append(codes, -1), np.append(reasons, np.uint8(Reason.MISSING))
-        is_missing = np.append(self._is_missing(cells.texts, trimmed), True)
+        is_missing = np.append(self._is_missing(cells.texts, bare), True)
         null = self.column.null_code
         codes[is_missing] = -1 if null is None else null
         reasons[is_missing] = Reason.MISSING if null is None else Reason.NONE
@@ -72,19 +72,20 @@ class CellReader:
             return form
         return replace(form, decimal_char=self.decimal)
 
-    def _is_missing(self, texts: pa.StringArray, trimmed: pa.StringArray) -> NDArray[np.bool_]:
+    def _is_missing(self, texts: pa.StringArray, bare: pa.StringArray) -> NDArray[np.bool_]:
         spellings = pa.array(self.missing, pa.string())
-        return np.asarray(pc.or_(pc.is_in(texts, spellings), pc.is_in(trimmed, spellings)))
+        found = pc.is_in(texts, spellings)
+        return np.asarray(found if bare is texts else pc.or_(found, pc.is_in(bare, spellings)))
 
     def _judge(
-        self, texts: pa.StringArray, trimmed: pa.StringArray, plain: bool
+        self, texts: pa.StringArray, bare: pa.StringArray, plain: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         form = TextFormat() if plain else self._form
         if self.column.type == "string":
-            return self._categories(texts, trimmed)
+            return self._categories(texts, bare)
         if self.column.type == "boolean":
-            return self._truths(trimmed, form)
-        places, readable = self._places(trimmed, form)
+            return self._truths(bare, form)
+        places, readable = self._places(bare, form)
         codes = self._listed(places)
         if isinstance(self.column.scale, Linear):
             codes = np.where(codes < 0, self._points(places, self.column.scale), codes)
@@ -97,11 +98,11 @@ class CellReader:
         return codes, reasons
 
     def _categories(
-        self, texts: pa.StringArray, trimmed: pa.StringArray
+        self, texts: pa.StringArray, bare: pa.StringArray
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """A category is matched exactly, or without the blanks around the cell."""
         exact = pc.index_in(texts, self._spelled)
-        found = pc.fill_null(pc.coalesce(exact, pc.index_in(trimmed, self._spelled)), -1)
+        found = pc.fill_null(pc.coalesce(exact, pc.index_in(bare, self._spelled)), -1)
         codes = self._spelled_codes[np.asarray(found)]
         return codes, _reasons(codes)
 
@@ -121,23 +122,23 @@ class CellReader:
         return np.array([*codes, -1], np.int64)
 
     def _truths(
-        self, trimmed: pa.StringArray, form: TextFormat
+        self, bare: pa.StringArray, form: TextFormat
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        true = np.asarray(pc.is_in(trimmed, pa.array(form.true_values, pa.string())))
-        false = np.asarray(pc.is_in(trimmed, pa.array(form.false_values, pa.string())))
+        true = np.asarray(pc.is_in(bare, pa.array(form.true_values, pa.string())))
+        false = np.asarray(pc.is_in(bare, pa.array(form.false_values, pa.string())))
         codes = np.where(true, 1, np.where(false, 0, -1)).astype(np.int64)
         return codes, np.where(codes < 0, Reason.UNREADABLE, Reason.NONE).astype(np.uint8)
 
     def _places(
-        self, trimmed: pa.StringArray, form: TextFormat
+        self, bare: pa.StringArray, form: TextFormat
     ) -> tuple[NDArray[np.int64] | NDArray[np.float64], NDArray[np.bool_]]:
         kind = self.column.type
         if kind in ("date", "datetime", "time"):
-            return ticks(trimmed, kind, form.formats)
-        bare = _bare(trimmed, form)
+            return ticks(bare, kind, form.formats)
+        digits = _spelled_plainly(bare, form)
         if kind == "number":
-            return numbers(bare)
-        return whole_numbers(bare)
+            return numbers(digits)
+        return whole_numbers(digits)
 
     def _listed(self, places: NDArray[Any]) -> NDArray[np.int64]:
         """Codes of categories, point masses and `other`; -1 for any other place."""
@@ -171,17 +172,17 @@ def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
     return np.where(codes < 0, Reason.UNDECLARED, Reason.NONE).astype(np.uint8)
 
 
-def _bare(trimmed: pa.StringArray, form: TextFormat) -> pa.StringArray:
+def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
     """Numbers in plain spelling: no grouping marks, `.` for decimals, nothing around them."""
     if form.group_char is not None:
-        trimmed = pc.replace_substring(trimmed, form.group_char, "")
+        texts = pc.replace_substring(texts, form.group_char, "")
     if form.decimal_char != ".":
-        trimmed = pc.replace_substring(trimmed, ".", "?")  # no longer a decimal mark
-        trimmed = pc.replace_substring(trimmed, form.decimal_char, ".")
+        texts = pc.replace_substring(texts, ".", "?")  # no longer a decimal mark
+        texts = pc.replace_substring(texts, form.decimal_char, ".")
     if not form.bare_number:
-        found = pc.extract_regex(trimmed, _AROUND_NUMBER)
-        trimmed = pc.coalesce(found.field("number"), trimmed)
-    return trimmed
+        found = pc.extract_regex(texts, _AROUND_NUMBER)
+        texts = pc.coalesce(found.field("number"), texts)
+    return texts
 
 
 def numbers(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

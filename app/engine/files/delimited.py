@@ -84,7 +84,11 @@ class _RaggedRows:
         expected, actual = found.expected_columns, found.actual_columns
         message = f"cells in the row: {actual}, columns of the table: {expected}"
         column = names[actual] if actual < expected else names[-1]
-        if actual == 1 and self._dialect.quote and found.text.startswith(self._dialect.quote):
+        quote = self._dialect.quote
+        opened = bool(quote) and actual == 1 and found.text.startswith(quote)
+        if opened and not found.text.rstrip("\r\n").endswith(quote):
+            remedy = "a quote opens the row and is never closed: close it"
+        elif opened:
             remedy = "the whole row stands in quotes: take the outer quotes away"
         elif actual < expected:
             remedy = "add the missing cells, or quote the cell that holds a line break"

@@ -28,11 +28,12 @@ class Dialect:
     records_before: int
     notes: tuple[str, ...]
 
-    def column_at(self, line: str) -> str | None:
-        """The name of the column in which a partial line ends."""
+    def place(self, lines: int, line: str) -> tuple[int | None, str | None]:
+        """The data row and the column in which a partial line ends, after so many lines."""
         cells = next(iter(_records(line, self.delimiter, self.quote)), [])
-        place = len(cells) - 1
-        return self.names[place] if 0 <= place < len(self.names) else None
+        place, row = len(cells) - 1, lines + 1 - self.lines_before
+        column = self.names[place] if 0 <= place < len(self.names) else None
+        return (row if row > 0 else None), column
 
 
 def sniff_dialect(text: str, options: FileOptions, is_tsv: bool) -> Dialect:

@@ -89,9 +89,11 @@ def _open_text(
     if options.comment is not None:
         sample = b"".join(without_comments(iter([sample.encode()]), options.comment)).decode()
     dialect = None if kind == "jsonl" else sniff_dialect(sample, options, kind == "tsv")
-    text = decoded(chunks, encoding, mark, dialect.column_at if dialect else lambda _: None)
+    if dialect and len(head) >= SNIFFED_BYTES and not after_lines(sample, dialect.lines_before):
+        raise refuse(f"the header is longer than {SNIFFED_BYTES} bytes", "shorten the names")
+    text = decoded(chunks, encoding, mark, dialect.place if dialect else _line_place)
     report = FileReport(
-        format=kind,
+        format="tsv" if kind == "csv" and dialect and dialect.delimiter == "\t" else kind,
         compression=None if compression == "none" else compression,
         encoding=encoding,
         byte_order_mark=mark > 0,
@@ -104,6 +106,11 @@ def _open_text(
         rows=0,
     )
     return _open_delimited(text, dialect, options, report) if dialect else _open_json(text, report)
+
+
+def _line_place(lines: int, line: str) -> tuple[int | None, str | None]:
+    """Of JSON Lines a line is a row."""
+    return (lines + 1 if line else None), None
 
 
 def _text_format(sample: str) -> Format:

@@ -139,11 +139,15 @@ def _sniffed_encoding(head: bytes) -> str:
 
 
 def decoded(
-    chunks: Iterator[bytes], encoding: str, mark: int, place: Callable[[str], str | None]
+    chunks: Iterator[bytes],
+    encoding: str,
+    mark: int,
+    place: Callable[[int, str], tuple[int | None, str | None]],
 ) -> Iterator[bytes]:
-    """The text again as UTF-8. A byte that cannot be decoded raises `TableError` with its
+    """The text again as UTF-8, without the byte order mark's `mark` bytes.
 
-    record and, by `place` (the column at the end of a partial line), its column.
+    A byte that cannot be decoded raises `TableError`; `place` says in which data row and column
+    a partial line ends that comes after a number of lines.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     lines, line = 0, ""
@@ -154,10 +158,11 @@ def decoded(
         except UnicodeDecodeError as error:
             before = error.object[: error.start].decode(encoding, errors="replace")
             lines, line = lines + before.count("\n"), _last_line(line, before)
+            row, column = place(lines, line)
             problem = RowProblem(
-                None,
+                row,
                 lines + 1,
-                place(line),
+                column,
                 f"a byte is not {encoding} text",
                 'declare the file\'s "encoding", or save it as UTF-8',
             )

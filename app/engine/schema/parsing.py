@@ -19,7 +19,7 @@ from app.engine.schema.constraints import Constraint
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.rules import parse_constraints
 from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
-from app.engine.schema.values import TYPES, TypeName, Value, from_wire, tick
+from app.engine.schema.values import TYPES, TypeName, Value, from_wire, is_text, tick
 
 Field = Column | EntityColumn | LeftOut
 
@@ -134,7 +134,7 @@ def _spellings(wire: Mapping[str, Any], key: str, log: ProblemLog) -> tuple[str,
         return None
     raw = wire[key]
     short = isinstance(raw, list) and len(raw) <= 1000
-    if not short or not all(isinstance(item, str) and len(item) <= LONGEST_NAME for item in raw):
+    if not short or not all(is_text(item) and len(item) <= LONGEST_NAME for item in raw):
         log.add("expected a list of texts", "list the spellings", key)
         return None
     return tuple(dict.fromkeys(raw))
@@ -205,21 +205,21 @@ class _FieldReader:
 
     def _name(self) -> str | None:
         name = self.wire.get("name")
-        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or "\0" in name:
+        if not is_text(name) or not 1 <= len(str(name)) <= LONGEST_NAME or "\0" in str(name):
             self.log.add(
                 f"a column has a name of 1 to {LONGEST_NAME} characters",
                 "give the name that the file's header has",
                 "name",
             )
             return None
-        return name
+        return str(name)
 
     def _type(self) -> str | None:
         kind = self.wire.get("type")
-        if kind not in TYPES and kind not in _UNSUPPORTED:
+        if not isinstance(kind, str) or kind not in {*TYPES, *_UNSUPPORTED}:
             self.log.add("unknown type", f"use one of {', '.join(TYPES)}", "type")
             return None
-        return cast(str, kind)
+        return kind
 
     def _position(self) -> int | None:
         position = self.wire.get("column")
@@ -237,7 +237,7 @@ class _FieldReader:
 
     def _prose(self, key: str) -> str | None:
         prose = self.wire.get(key)
-        if prose is not None and (not isinstance(prose, str) or len(prose) > LONGEST_TEXT):
+        if prose is not None and not (is_text(prose) and len(prose) <= LONGEST_TEXT):
             self.log.add(f"expected text of at most {LONGEST_TEXT} characters", "shorten it", key)
             return None
         return prose

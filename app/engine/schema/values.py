@@ -57,14 +57,19 @@ def from_wire(kind: TypeName, raw: Any, formats: Sequence[str] = ()) -> Value:
             return raw
         raise ValueError("expected true or false")
     if kind == "string":
-        if isinstance(raw, str):
-            return raw
+        if is_text(raw):
+            return str(raw)
         raise ValueError("expected a string")
     if kind in ("integer", "year"):
         return _whole(raw)
     if kind == "number":
         return _decimal(raw)
     return _moment(kind, raw, formats)
+
+
+def is_text(raw: Any) -> bool:
+    """Whether a JSON value is text that can be written (JSON may hold lone surrogates)."""
+    return isinstance(raw, str) and not any("\ud800" <= mark <= "\udfff" for mark in raw)
 
 
 def _decimal(raw: Any) -> Decimal:

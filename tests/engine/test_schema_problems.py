@@ -1,0 +1,208 @@
+"""A wrong dictionary is refused with every problem, where it is, and what to do."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine.schema import Schema, SchemaError
+
+
+def pointers(*fields: Any, **table: Any) -> list[str]:
+    with pytest.raises(SchemaError) as refusal:
+        Schema.parse({"fields": list(fields), **table})
+    assert all(error.message and error.remedy for error in refusal.value.errors)
+    return [error.pointer for error in refusal.value.errors]
+
+
+GOOD = {"name": "good", "type": "boolean"}
+
+
+def field(kind: str, /, **keys: Any) -> dict[str, Any]:
+    return {"name": "x", "type": kind, **keys}
+
+
+def whole(**keys: Any) -> dict[str, Any]:
+    return field("integer", constraints={"minimum": 0, "maximum": 9}, **keys)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert pointers(
+        GOOD,
+        field("integer"),
+        field("number", constraints={"enum": [1, "two"]}),
+        {"type": "boolean"},
+    ) == [
+        "/fields/1/constraints/minimum",
+        "/fields/1/constraints/maximum",
+        "/fields/2/constraints/enum/1",
+        "/fields/3/name",
+        "/fields/2/name",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ("text", ""),
+        (field("text"), "/type"),
+        (field("boolean", colour="red"), "/colour"),
+        (field("boolean", name=""), "/name"),
+        (field("boolean", name="n" * 201), "/name"),
+        (field("boolean", name="\ud800"), "/name"),
+        (field("string", constraints={"enum": ["\ud800"]}), "/constraints/enum/0"),
+        (field("boolean", missingValues=["\ud800"]), "/missingValues"),
+        (field("boolean", column=0), "/column"),
+        (field("boolean", role="key"), "/role"),
+        (field("boolean", title=3), "/title"),
+        (field("boolean", bins=2), "/bins"),
+        (field("boolean", proposed=True), "/proposed"),
+        (field("boolean", constraints=[]), "/constraints"),
+        (field("boolean", constraints={"required": "yes"}), "/constraints/required"),
+        (field("boolean", constraints={"unique": True}), "/constraints/unique"),
+        (field("boolean", constraints={"enum": [True]}), "/constraints/enum"),
+        (field("boolean", trueValues="yes"), "/trueValues"),
+        (field("boolean", trueValues=["x"], falseValues=["x"]), "/falseValues"),
+        (field("boolean", undeclared="clip"), "/undeclared"),
+        (field("boolean", decimalChar=","), "/decimalChar"),
+        (field("boolean", format="%d"), "/format"),
+        (field("string", constraints={"enum": []}), "/constraints/enum"),
+        (field("string", constraints={"enum": ["a", "a"]}), "/constraints/enum/1"),
+        (field("string", constraints={"enum": ["a"], "maximum": 3}), "/constraints/maximum"),
+        (field("string", constraints={"enum": ["a"]}, special=["a"]), "/special"),
+        (field("string", constraints={"enum": ["a"]}, other=3), "/other"),
+        (field("string", constraints={"enum": ["a"]}, bins=3), "/bins"),
+        (field("string", other="b"), "/other"),
+        (field("string", values="discover"), "/values"),
+        (whole(bins="quantiles"), "/bins"),
+        (whole(bins=0), "/bins"),
+        (whole(bins=True), "/bins"),
+        (whole(bins=[]), "/bins"),
+        (whole(bins=[0, 10]), "/bins/1"),
+        (whole(bins=[5, 5]), "/bins/1"),
+        (whole(bins=[0, "5"]), "/bins/1"),
+        (whole(special=[1, 1]), "/special/1"),
+        (whole(special=1), "/special"),
+        (whole(undeclared="other"), "/undeclared"),
+        (whole(undeclared="drop"), "/undeclared"),
+        (whole(step=2), "/step"),
+        (whole(groupChar="00"), "/groupChar"),
+        (whole(bareNumber=1), "/bareNumber"),
+        (whole(missingValues=""), "/missingValues"),
+        (field("integer", constraints={"minimum": 5, "maximum": 4}), "/constraints/maximum"),
+        (field("integer", constraints={"minimum": 0.5, "maximum": 4}), "/constraints/minimum"),
+        (field("integer", constraints={"minimum": True, "maximum": 4}), "/constraints/minimum"),
+        (field("integer", constraints={"minimum": 0, "maximum": 2**32}), "/constraints/maximum"),
+        (field("integer", constraints={"minimum": 0, "maximum": 2**60}), "/constraints/maximum"),
+        (field("integer", constraints={"minimum": 0, "maximum": 2**21}), "/bins"),
+        (
+            field("number", constraints={"minimum": 0, "maximum": float("nan")}),
+            "/constraints/maximum",
+        ),
+        (
+            field("number", constraints={"minimum": 0, "maximum": Decimal("1e400")}),
+            "/constraints/maximum",
+        ),
+        (field("number", constraints={"minimum": 0, "maximum": 1}, step=0), "/step"),
+        (
+            field("number", constraints={"minimum": 0, "maximum": 1}, decimalChar=".",
+                  groupChar="."),
+            "/groupChar",
+        ),
+        (
+            field("number", constraints={"minimum": 0, "maximum": 1}, step=1e-12),
+            "/constraints/maximum",
+        ),
+        (field("date", constraints={"minimum": "2020-02-30", "maximum": "2020-12-31"}),
+         "/constraints/minimum"),
+        (field("date", format="%Q", constraints={"minimum": "2020-01-01",
+                                                 "maximum": "2020-12-31"}), "/format"),
+        (field("time", constraints={"minimum": "25:00"}), "/constraints/minimum"),
+        (field("string", role="entity", bins=3), "/bins"),
+        (
+            field("string", constraints={"enum": ["a"], "required": True}, undeclared="null"),
+            "/undeclared",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_refused_where_it_is_wrong(wrong: Any, pointer: str) -> None:
+    assert pointers(wrong, GOOD) == [f"/fields/0{pointer}"]
+
+
+def test_a_pointer_escapes_what_json_pointers_escape() -> None:
+    assert pointers(field("boolean", **{"a/b~c": 1})) == ["/fields/0/a~1b~0c"]
+
+
+@pytest.mark.parametrize(
+    "wire", [None, [], {}, {"fields": []}, {"fields": {}}, {"fields": [GOOD] * 2001}]
+)
+def test_a_dictionary_lists_its_columns(wire: Any) -> None:
+    with pytest.raises(SchemaError):
+        Schema.parse(wire)
+
+
+def test_a_table_needs_a_usable_column() -> None:
+    assert pointers(field("string")) == ["/fields"]
+    assert pointers(field("string", role="entity")) == ["/fields"]
+
+
+def test_names_positions_and_the_entity_are_declared_once() -> None:
+    assert pointers(GOOD, GOOD) == ["/fields/1/name"]
+    assert pointers(field("boolean", column=1), {**GOOD, "column": 1}) == ["/fields/1/column"]
+    ids = [{"name": name, "type": "string", "role": "entity"} for name in "ab"]
+    assert pointers(GOOD, *ids) == ["/fields/2/role"]
+
+
+def test_bought_dictionaries_are_refused_by_name() -> None:
+    with pytest.raises(SchemaError, match="not available in this version"):
+        Schema.parse({"fields": [field("string", values="discover")]})
+
+
+def test_unknown_keys_of_the_table_are_refused() -> None:
+    assert pointers(GOOD, primaryKey="x") == ["/primaryKey"]
+
+
+SCALARS = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        1,
+        -7,
+        2**70,
+        0.5,
+        1e308,
+        float("inf"),
+        "",
+        "%d",
+        "2020-01-01",
+        "12:00",
+        "\ud800",
+    ]
+)
+JSON = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.sampled_from("ab"), SCALARS)
+KEYS = [
+    "name", "type", "format", "constraints", "bins", "special", "other", "undeclared", "values",
+    "role", "step", "column", "missingValues", "decimalChar", "groupChar", "bareNumber",
+    "trueValues", "falseValues", "proposed", "title",
+]  # fmt: skip
+
+
+@given(
+    kind=st.sampled_from(["integer", "number", "date", "time", "string", "boolean", "year"]),
+    keys=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4),
+    limits=st.dictionaries(st.sampled_from(["minimum", "maximum", "enum", "required"]), JSON),
+)
+def test_any_json_is_read_or_refused_never_a_crash(
+    kind: str, keys: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    wire = {"name": "x", "type": kind, "constraints": limits, **keys}
+    try:
+        schema = Schema.parse({"fields": [wire, GOOD]})
+    except SchemaError:
+        return
+    assert Schema.parse(schema.to_wire()) == schema
