@@ -63,8 +63,14 @@ def expected_error(
         return math.inf
     moved = sensitivity(contribution, unit.max_rows, cells)
     if loss.kind == "pure":
-        return math.sqrt(2) * moved.l1_counts / loss.value
+        return _laplace_deviation(moved.l1_counts / loss.value)
     return moved.l2_counts / math.sqrt(2 * loss.value)
+
+
+def _laplace_deviation(scale: float) -> float:
+    """Of the discrete Laplace, whose variance is 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+    half = 1 / (2 * scale)
+    return 0.0 if half > 350 else 1 / (math.sqrt(2) * math.sinh(half))
 
 
 def expected_errors(

@@ -39,15 +39,11 @@ from app.engine.synthesizers.contribution import (
     noise_problems,
 )
 from app.engine.synthesizers.forecast import memory_problems, table_bytes
-from app.engine.synthesizers.size import Size, pooled, size_questions
+from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 MOST_CELLS = 10_000_000
 _BYTES_PER_CELL = 80
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
-
-_SIZE_SHARES = (0.05, 0.02)
-"""Budget for the number of rows, and of entities. At 5 % the total's noise is 4.4 times that
-of a cell, where the sum of a hundred thousand cells has over 300 times; cells lose 2.6 %."""
 
 
 class HistogramParams(Params):
@@ -133,7 +129,9 @@ class Histogram:
         axes, problems = choose_axes(schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
         problems += contribution_problems(contribution, unit, loss) + _cell_problems(axes)
-        errors = expected_errors(_questions(axes, contribution, unit), _shares(unit), unit, loss)
+        errors = expected_errors(
+            _questions(axes, contribution, unit), _shares(unit, loss), unit, loss
+        )
         memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
         problems += noise_problems(errors, contribution) + memory_problems(memory, limits)
         return Preflight(axes.cells, memory, errors[0], problems)
@@ -149,10 +147,9 @@ class Histogram:
         axes, _ = choose_axes(session.schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
         progress(0.05, "counting")
+        loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
         answers = session.count(
-            _questions(axes, contribution, session.unit),
-            PrivacyLoss(session.allowance.kind, session.allowance.amount),
-            _shares(session.unit),
+            _questions(axes, contribution, session.unit), loss, _shares(session.unit, loss)
         )
         progress(0.7, "post-processing")
         histogram, size_answers = answers[0], answers[1:]
@@ -172,8 +169,8 @@ def _questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tup
     return (Count(axes.names, axes.groupings, contribution), *size_questions(unit))
 
 
-def _shares(unit: PrivacyUnit) -> tuple[float, ...]:
-    sizes = _SIZE_SHARES[:1] if unit.kind == "row" else _SIZE_SHARES
+def _shares(unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
+    sizes = size_shares(unit, loss)
     return (1 - sum(sizes), *sizes)
 
 

@@ -105,7 +105,10 @@ class Independent:
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
         errors = expected_errors(
-            one_way.questions(axes, contribution, unit), one_way.shares(axes, unit), unit, loss
+            one_way.questions(axes, contribution, unit),
+            one_way.shares(axes, unit, loss),
+            unit,
+            loss,
         )
         problems += noise_problems(errors, contribution)
         return Preflight(cells, memory, errors[0], problems)

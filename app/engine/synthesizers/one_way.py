@@ -14,10 +14,7 @@ from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Session
-from app.engine.synthesizers.size import Size, pooled, size_questions
-
-_SIZE_SHARES = (0.03, 0.02)
-"""Budget for the number of rows, and of entities, within this step."""
+from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +36,9 @@ def questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tupl
     return columns + size_questions(unit)
 
 
-def shares(axes: Axes, unit: PrivacyUnit) -> tuple[float, ...]:
+def shares(axes: Axes, unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
-    sizes = _SIZE_SHARES[:1] if unit.kind == "row" else _SIZE_SHARES
+    sizes = size_shares(unit, loss)
     each = (1 - sum(sizes)) / len(axes.names)
     return (each,) * len(axes.names) + sizes
 
@@ -50,7 +47,7 @@ def measure_one_ways(
     session: Session, axes: Axes, contribution: Contribution, loss: PrivacyLoss
 ) -> OneWays:
     answers = session.count(
-        questions(axes, contribution, session.unit), loss, shares(axes, session.unit)
+        questions(axes, contribution, session.unit), loss, shares(axes, session.unit, loss)
     )
     columns, sizes = answers[: len(axes.names)], answers[len(axes.names) :]
     return OneWays(columns, Size.from_answers(session.unit, _rows(columns, sizes[0]), sizes))

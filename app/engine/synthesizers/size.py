@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError, number
-
 
 SMALLEST_VARIANCE = 1e-3
 """Noise below this leaves whole counts exact; its variance may be 0, which no weight can take."""
@@ -23,6 +23,17 @@ def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
     if unit.kind == "row":
         return (Count(()),)
     return Count(()), Count((), contribution=Contribution("one"))
+
+
+def size_shares(unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
+    """What part of a loss the `size_questions` get.
+
+    Under zCDP 4 % makes the noise of the rows 4.9 times that of one histogram bought with
+    the rest, and costs the histogram 2 %. Pure noise is linear in the loss, so that the
+    same 4 % would make it 24 times; with a tenth it is 9 times, for 11 %.
+    """
+    shares = (0.04, 0.02) if loss.kind == "zcdp" else (0.1, 0.05)
+    return shares[:1] if unit.kind == "row" else shares
 
 
 @dataclass(frozen=True, slots=True)

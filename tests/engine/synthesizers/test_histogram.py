@@ -16,7 +16,7 @@ from app.engine.synthesizers.histogram import Histogram, HistogramModel, Histogr
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
-LAPLACE = PrivacyLoss.pure(10**12)
+LAPLACE = PrivacyLoss.pure(10**13)
 
 
 def params(**form: object) -> HistogramParams:
@@ -79,14 +79,15 @@ def test_projected_counts_are_not_negative_and_add_up_to_the_noisy_rows(
 
 def test_the_published_clipping_invents_mass_where_the_projection_does_not() -> None:
     clipped = fit(params(post_processing="clip"), PrivacyLoss.zcdp(10**10)).counts().values
-    # 280 cells of noise with sigma 7.3, clipped, add about 2.9 each.
-    assert clipped.sum() > 500
+    # 280 cells of noise with sigma 7.2, clipped, add about 2.9 each to the table's 200 rows:
+    # 800 with a standard deviation of 71, of which 400 is over 5.
+    assert clipped.sum() > 400
 
 
 def test_a_threshold_keeps_what_stands_out() -> None:
     kept = fit(params(post_processing="threshold", threshold=2.0), PrivacyLoss.zcdp(10**10))
     values = kept.counts().values
-    assert values[values > 0].min() >= 2 * 7.25
+    assert ((values == 0) | (values >= 2 * 7.2)).all()
 
 
 def test_distinct_counts_add_up_by_themselves() -> None:
@@ -164,7 +165,7 @@ def test_a_model_of_another_dictionary_is_refused() -> None:
 
 
 @pytest.mark.parametrize("unit", [ROW, HOUSEHOLD])
-@pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE, PrivacyLoss.pure(10**9)])
 @pytest.mark.parametrize("rule", [{"rule": "rows"}, {"rule": "distinct", "limit": 2}])
 def test_the_forecast_error_is_the_kernels(
     loss: PrivacyLoss, unit: PrivacyUnit, rule: dict[str, object]

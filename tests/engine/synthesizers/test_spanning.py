@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from small_tables import EXACT, digits, session_on
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate
+from app.engine.synthesizers.axes import Axes, choose_axes
+from app.engine.synthesizers.spanning import Pair, choose_tree
+
+CELLS = {"a": 4, "b": 4, "c": 4, "d": 4}
+
+
+def chain() -> dict[str, np.ndarray]:
+    """1000 rows; b follows a closely, c follows b loosely, d is near to independent."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, 1000)
+    b = np.where(rng.random(1000) < 0.9, a, rng.integers(0, 4, 1000))
+    c = np.where(rng.random(1000) < 0.5, b, rng.integers(0, 4, 1000))
+    d = np.where(rng.random(1000) < 0.3, c, rng.integers(0, 4, 1000))
+    return {"a": a, "b": b, "c": c, "d": d}
+
+
+def axes() -> Axes:
+    return choose_axes(digits(CELLS), None, {})[0]
+
+
+def references() -> dict[str, np.ndarray]:
+    return {name: np.bincount(codes, minlength=4) * 1.0 for name, codes in chain().items()}
+
+
+class Recording:
+    """A session that notes each selection's candidates and what it paid."""
+
+    def __init__(self, loss: PrivacyLoss) -> None:
+        self.session = session_on(digits(CELLS), chain(), loss)
+        self.rounds: list[tuple[set[Pair], int]] = []
+
+    def select(
+        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
+    ) -> tuple[int, ...]:
+        pairs = {(c.count.columns[0], c.count.columns[1]) for c in candidates}
+        self.rounds.append((pairs, loss.amount))
+        return self.session.select(candidates, loss, winners)
+
+
+def choose(recording: Recording, loss: PrivacyLoss = EXACT, **options: float) -> tuple[Pair, ...]:
+    chosen = {"most_cells": 100, "noise_per_cell": 0.0} | options
+    return choose_tree(recording, axes(), references(), loss, **chosen)  # type: ignore[arg-type]
+
+
+def test_without_noise_the_tree_is_the_maximum_one() -> None:
+    assert choose(Recording(EXACT)) == (("a", "b"), ("b", "c"), ("c", "d"))
+
+
+def test_each_round_offers_the_pairs_that_join_two_components() -> None:
+    recording = Recording(EXACT)
+    choose(recording)
+    assert [pairs for pairs, _ in recording.rounds] == [
+        {("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")},
+        {("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")},
+        {("a", "d"), ("b", "d"), ("c", "d")},
+    ]
+
+
+@pytest.mark.parametrize("loss", [PrivacyLoss.pure(10**12 + 1), PrivacyLoss.zcdp(10**12 + 1)])
+def test_rounds_share_the_loss_equally_and_never_exceed_it(loss: PrivacyLoss) -> None:
+    recording = Recording(loss)
+    assert len(choose(recording, loss)) == 3
+    assert [paid for _, paid in recording.rounds] == [(10**12 + 1) // 3] * 3
+
+
+def test_a_pair_too_large_to_measure_leaves_a_forest() -> None:
+    recording = Recording(EXACT)
+    assert choose(recording, most_cells=15) == ()
+    assert recording.rounds == []
+
+
+def test_expected_noise_counts_against_large_pairs() -> None:
+    wide = digits({"a": 100, "b": 2, "c": 2})
+    b = np.arange(1000) % 2
+    a = np.where(np.arange(1000) % 4 < 2, b * 50, 99)  # strongly tied to b, over 200 cells
+    c = np.where(np.arange(1000) % 10 < 2, b, (np.arange(1000) // 2) % 2)  # weakly, over 4
+    codes = {"a": a, "b": b, "c": c}
+    counts = {
+        name: np.bincount(column, minlength=100 if name == "a" else 2) * 1.0
+        for name, column in codes.items()
+    }
+    chosen_axes = choose_axes(wide, None, {})[0]
+
+    def first(noise_per_cell: float) -> Pair:
+        session = session_on(wide, codes)
+        return choose_tree(
+            session, chosen_axes, counts, EXACT, most_cells=1000, noise_per_cell=noise_per_cell
+        )[0]
+
+    assert first(0.0) != ("b", "c")
+    assert first(50.0) == ("b", "c")
+
+
+def test_a_table_of_no_rows_still_gives_a_tree() -> None:
+    schema = digits(CELLS)
+    session = session_on(schema, {name: np.zeros(0, dtype=np.int64) for name in CELLS})
+    nothing = dict.fromkeys(CELLS, np.zeros(4))
+    edges = choose_tree(session, axes(), nothing, EXACT, most_cells=100, noise_per_cell=1.0)
+    assert len(edges) == 3
