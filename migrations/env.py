@@ -19,6 +19,7 @@ def run(connection: object) -> None:
         connection=connection,  # type: ignore[arg-type]
         target_metadata=metadata,
         render_as_batch=True,
+        transactional_ddl=True,
         compare_type=True,
         render_item=render_item,
         compare_server_default=True,

@@ -1,0 +1,171 @@
+"""Admission beside what it stands on, all in one run.
+
+    .venv/bin/python -m bench.service.admission
+
+In process: the whole use-case (checks, charge, ledger, release, job, idempotency) beside a
+bare durable SQLite transaction on the same settings (aim: within 8 times). Over HTTP: the
+same request beside an authenticated POST that does nothing, at 1 and 16 clients (aims: at
+most 3 times, and at least 100 admissions a second).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from app.database import Database, new_id
+from app.datasets.models import DatasetRow
+from app.idempotency import Attempt
+from app.ledger.schemas import GuaranteeIn
+from app.releases import admission
+from app.releases.catalogue import Catalogue
+from app.releases.schemas import ReleaseIn
+from app.security.bootstrap import ensure_admin
+from app.security.models import PrincipalRow
+from app.security.principals import Principal
+from app.settings import Settings
+from bench.service.running import ADMIN, serving
+
+ROUNDS = 300
+REQUESTS = 480
+TABLE = b"x,y\n" + b"1,a\n2,b\n3,a\n" * 20
+SPEC = {
+    "name": "bench",
+    "visibility": "private",
+    "schema": {
+        "fields": [
+            {"name": "x", "type": "integer", "constraints": {"minimum": 1, "maximum": 3}},
+            {"name": "y", "type": "string", "constraints": {"enum": ["a", "b"]}},
+        ]
+    },
+    "unit": {"kind": "row"},
+    "max_total_rows": 1000,
+    "budget": {"epsilon": 1000, "delta": 1e-6},
+}
+RELEASE = {"synthesizer": "histogram", "guarantee": {"epsilon": "0.001"}}
+
+
+def upload(url: str) -> str:
+    """A small dataset, ready; its id."""
+    files = {
+        "spec": (None, json.dumps(SPEC), "application/json"),
+        "file": ("table.csv", TABLE, "text/csv"),
+    }
+    headers = {**ADMIN, "Prefer": "wait=60"}
+    answer = httpx.post(f"{url}/v1/datasets", files=files, headers=headers, timeout=90)
+    body = answer.raise_for_status().json()
+    if body["state"] != "ready":
+        raise RuntimeError(f"the table was not taken: {body}")
+    return str(body["id"])
+
+
+def median_ms(action: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken) * 1000
+
+
+def bare_transaction(folder: Path) -> Callable[[], object]:
+    """One durable insert: BEGIN IMMEDIATE, INSERT, COMMIT, with the store's own pragmas."""
+    connection = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("CREATE TABLE entries (id TEXT PRIMARY KEY, data TEXT)")
+
+    def insert() -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO entries VALUES (?, ?)", (new_id("rl"), "x" * 500))
+        connection.execute("COMMIT")
+
+    return insert
+
+
+def in_process(folder: Path, dataset: str) -> Callable[[], object]:
+    """The admission use-case on the store that a server has filled and left."""
+    settings = Settings(data=folder)
+    database = Database(settings.url)
+    ensure_admin(database, settings)
+    catalogue = Catalogue(settings)
+    principal = _owner(database, dataset)
+    form = ReleaseIn(
+        synthesizer="histogram", guarantee=GuaranteeIn.model_validate({"epsilon": "0.001"})
+    )
+
+    def admit() -> None:
+        attempt = Attempt(principal.id, "releases.create", new_id("key"), "0" * 64)
+        prepared = admission.prepare(
+            database, catalogue, principal, dataset, form, attempt, settings
+        )
+        with database.write() as session:
+            admission.admit(session, principal, prepared, attempt, settings)
+
+    return admit
+
+
+def _owner(database: Database, dataset: str) -> Principal:
+    with database.read() as session:
+        row = session.get_one(DatasetRow, dataset)
+        owner = session.get_one(PrincipalRow, row.owner_id)
+        return Principal(owner.id, owner.name, owner.is_admin, owner.is_custodian, owner.is_analyst)
+
+
+def per_second(url: str, path: str, clients: int, body: dict[str, object], expect: int) -> float:
+    """Requests answered each second by `clients` threads with a connection each."""
+    barrier = threading.Barrier(clients + 1)
+    failures: list[str] = []
+
+    def work() -> None:
+        with httpx.Client(base_url=url, headers=ADMIN, timeout=60) as client:
+            client.get("/v1/me")
+            barrier.wait()
+            for _ in range(REQUESTS // clients):
+                answer = client.post(path, json=body, headers={"Idempotency-Key": new_id("key")})
+                if answer.status_code != expect:
+                    failures.append(answer.text)
+
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    started = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    taken = time.perf_counter() - started
+    if failures:
+        raise RuntimeError(failures[0])
+    return REQUESTS / taken
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with serving(folder / "store", workers=1) as (url, _):
+            dataset = upload(url)
+        bare = median_ms(bare_transaction(folder))
+        admitted = median_ms(in_process(folder / "store", dataset))
+        print(f"bare durable transaction  {bare:7.2f} ms")
+        print(f"admission in process      {admitted:7.2f} ms   x{admitted / bare:.1f} (aim 8)")
+        with serving(folder / "store", workers=0, module="bench.service.noop") as (url, _):
+            for clients in (1, 16):
+                nothing = per_second(url, "/bench/noop", clients, RELEASE, 200)
+                path = f"/v1/datasets/{dataset}/releases"
+                rate = per_second(url, path, clients, RELEASE, 202)
+                print(
+                    f"HTTP, {clients:2d} clients: no-op {nothing:6.0f}/s, admissions {rate:6.0f}/s"
+                    f"   x{nothing / rate:.1f} (aim 3, and 100/s)"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The API page works with the network closed: it authorises, and runs a request from the page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Request, expect, sync_playwright
+from serving import ADMIN_KEY, LiveServer, serving
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+CLOSED = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    folder: Path = tmp_path_factory.mktemp("store")
+    with serving(folder, {"HALFTONE_WORKERS": "0"}) as live:
+        yield live
+
+
+@pytest.fixture
+def page(server: LiveServer) -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CLOSED)
+        opened = browser.new_page(base_url=server.url, viewport={"width": 1280, "height": 900})
+        yield opened
+        browser.close()
+
+
+def test_the_page_authorises_and_runs_a_request_offline(page: Page, server: LiveServer) -> None:
+    asked: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: asked.append(_url(request)))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+
+    page.goto("/docs")
+    page.get_by_role("button", name="Authorize").first.click()
+    page.get_by_label("auth-bearer-value").fill(ADMIN_KEY)
+    page.locator(".auth-btn-wrapper").get_by_role("button", name="Authorize").click()
+    page.locator(".auth-btn-wrapper").get_by_role("button", name="Close").click()
+
+    me = page.locator("#operations-principals-get_me")
+    me.locator(".opblock-summary-control").click()
+    me.get_by_role("button", name="Try it out").click()
+    me.get_by_role("button", name="Execute").click()
+    live = me.locator(".live-responses-table")
+    expect(live.locator(".response-col_status").last).to_contain_text("200")
+    expect(live).to_contain_text("is_custodian")
+
+    assert errors == []
+    assert all(url.startswith((server.url, "data:", "blob:")) for url in asked), asked
+
+
+def test_every_operation_is_on_the_page(page: Page) -> None:
+    page.goto("/docs")
+    expect(page.locator(".opblock").first).to_be_visible()
+    described = page.evaluate("fetch('/openapi.json').then(answer => answer.json())")
+    operations = [
+        operation["operationId"]
+        for path in described["paths"].values()
+        for operation in path.values()
+    ]
+    assert page.locator(".opblock").count() == len(operations)
+
+
+def _url(request: Request) -> str:
+    return request.url
