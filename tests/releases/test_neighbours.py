@@ -1,0 +1,199 @@
+"""P3: all that an analyst sees of two neighbouring datasets is the same, byte for byte.
+
+The kernel's answers are the one thing that may differ. So both worlds run the whole service
+on real, different rows, with each answer replaced by one made from its question alone; then
+every status, header and body must agree, up to ids of equal length and times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from release_world import COLOURS, World, wanted, world
+
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.questions import Counted, Selected
+from app.engine.privacy.source import CodeSource
+from app.jobs.child import ChildHost
+
+SEED = 4_000_000_000_000_000
+UNIT = {"kind": "entity", "column": "id", "max_rows": 2}
+
+Answer = tuple[int, tuple[tuple[str, str], ...], bytes]
+
+
+class PublicAnswers(Kernel):
+    """A kernel that does its work on the rows and then tells something else."""
+
+    def answer(self, admitted: Any) -> Any:
+        answer = super().answer(admitted)
+        if isinstance(answer, Counted):
+            return Counted(
+                tuple(
+                    replace(each, values=np.full_like(each.values, 5 + each.values.size))
+                    for each in answer.measurements
+                )
+            )
+        assert isinstance(answer, Selected)
+        return replace(answer, winners=tuple(range(len(answer.winners))))
+
+
+class FailsOnData(Kernel):
+    """A kernel whose failure tells of the rows."""
+
+    def __init__(self, source: CodeSource, *rest: Any, **options: Any) -> None:
+        super().__init__(source, *rest, **options)
+        self._told = sum(len(chunk["size"]) for chunk in source.chunks(["size"]))
+
+    def answer(self, admitted: Any) -> Any:
+        super().answer(admitted)
+        raise RuntimeError(f"there are {self._told} rows")
+
+
+def people(without: str | None) -> bytes:
+    """A table of 60 people, one of whom may be missing with all rows."""
+    rng = np.random.default_rng(5)
+    lines = ["id,colour,size,day"]
+    for person in range(60):
+        for _ in range(int(rng.integers(1, 5))):
+            day = f"2024-01-{int(rng.integers(1, 32)):02d}"
+            row = f"p{person},{['red', '=green'][int(rng.integers(2))]},{rng.integers(5)},{day}"
+            if f"p{person}" != without:
+                lines.append(row)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def upload(service: World, table: bytes, host: ChildHost) -> str:
+    spec = {
+        "name": "colours",
+        "visibility": "private",
+        "schema": COLOURS,
+        "unit": UNIT,
+        "max_total_rows": 1000,
+        "budget": {"epsilon": 5, "delta": "0.00001"},
+    }
+    made = service.custodian.post("/v1/datasets", spec)
+    assert made.status_code in (201, 202), made.text
+    dataset = str(made.json()["id"])
+    sent = service.custodian.request(
+        "PUT",
+        f"/v1/datasets/{dataset}/data",
+        content=table,
+        headers={"Content-Type": "text/csv"},
+    )
+    assert sent.status_code in (201, 202), sent.text
+    service.work(host)
+    state = service.custodian.get(f"/v1/datasets/{dataset}").json()["state"]
+    assert state == "ready", service.custodian.get(f"/v1/datasets/{dataset}/ingest-report").text
+    return dataset
+
+
+class Analyst:
+    """Asks as an analyst and keeps what came back."""
+
+    def __init__(self, service: World) -> None:
+        self._client = service.client("ana")
+        self.seen: list[Answer] = []
+
+    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        answer = self._client.request(method, path, json=body, **options)
+        headers = tuple((name, _plain(value)) for name, value in answer.headers.items())
+        self.seen.append((answer.status_code, headers, _plain(answer.content)))
+        return answer
+
+
+def _plain(seen: Any) -> Any:
+    """Ids and hashes of equal length, and times, made equal."""
+    if isinstance(seen, str):
+        return _plain(seen.encode()).decode()
+    seen = re.sub(rb"\b([a-z]{2})_[a-z2-9]{20}\b", rb"\1_********************", seen)
+    seen = re.sub(rb"\b[0-9a-f]{64}\b", b"#" * 64, seen)
+    return re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", b"time", seen)
+
+
+def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]) -> list[Answer]:
+    """Everything an analyst can do with a dataset."""
+    ana = Analyst(service)
+    for part in (
+        "",
+        "/schema",
+        "/budget",
+        "/ledger",
+        "/ledger/verification",
+        "/ingest-report",
+        "/grants",
+    ):
+        ana.ask("GET", f"/v1/datasets/{dataset}{part}")
+    ana.ask("GET", "/v1/datasets")
+    releases = f"/v1/datasets/{dataset}/releases"
+    for body in (
+        wanted(rows=30),
+        wanted(synthesizer="independent", params={}),
+        wanted(synthesizer="mst", params={}, guarantee={"epsilon": "0.5", "delta": "0.000001"}),
+        wanted(params={"columns": ["colour", "colour"]}),
+        wanted(guarantee={"epsilon": 50}),
+    ):
+        ana.ask("POST", f"{releases}/preflight", body)
+        answer = ana.ask("POST", releases, body)
+        if answer.status_code != 202:
+            continue
+        service.work(host)
+        release = answer.json()["id"]
+        for part in (
+            "",
+            "/events",
+            "/measurements",
+            "/measurements?format=csv",
+            "/certificate",
+            "/samples",
+        ):
+            ana.ask("GET", f"/v1/releases/{release}{part}")
+        sample = ana.ask("POST", f"/v1/releases/{release}/samples", {"rows": 9, "seed": 3}).json()
+        service.work(host)
+        ana.ask("GET", f"/v1/samples/{sample['id']}")
+        for form in ("csv", "jsonl", "parquet"):
+            ana.ask("GET", f"/v1/samples/{sample['id']}/data?format={form}")
+    fail()
+    failing = ana.ask("POST", releases, wanted(guarantee={"epsilon": "0.1"})).json()["id"]
+    service.work(host)
+    for part in ("", "/events", "/measurements", "/certificate", "/samples", "/cancel"):
+        ana.ask("POST" if part == "/cancel" else "GET", f"/v1/releases/{failing}{part}")
+    ana.ask("GET", "/v1/releases")
+    ana.ask("GET", f"/v1/datasets/{dataset}/ledger")
+    return ana.seen
+
+
+def test_an_analyst_cannot_tell_neighbours_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, details = [], []
+    monkeypatch.setattr("app.releases.samples.new_seed", lambda: SEED)
+    for name, table in (("all", people(None)), ("but one", people("p17"))):
+        with world(tmp_path / name, monkeypatch) as service:
+            host = ChildHost(service.settings)
+            service.add_analyst("ana")
+            dataset = upload(service, table, host)
+            service.grant(dataset, "ana", show_budget=True)
+            monkeypatch.setattr("app.jobs.fit.Kernel", PublicAnswers)
+
+            def fail() -> None:
+                monkeypatch.setattr("app.jobs.fit.Kernel", FailsOnData)
+
+            seen.append(tour(service, dataset, host, fail))
+            failed = service.custodian.get("/v1/releases", params={"state": "failed"}).json()
+            (release,) = failed["items"]
+            details.append(release["private_detail"])
+    for first, second in zip(*seen, strict=True):
+        assert first == second
+    assert all(re.search(r"there are \d+ rows", detail) for detail in details)
+    assert details[0] != details[1]
+    statuses = [status for status, _, _ in seen[0]]
+    assert {200, 202, 403, 409, 422} <= set(statuses)
+    assert sum(b'"state":"succeeded"' in body for _, _, body in seen[0]) >= 6
+    assert any(b'"state":"failed"' in body for _, _, body in seen[0])
