@@ -268,7 +268,7 @@ class _EntityCells:
         most = np.maximum.reduceat(self.rows, begins)
         leading = np.flatnonzero(self.rows == most[self.entity])
         tied = self.entity[leading]
-        drawn = leading[_shuffled_within(tied)[rank_within(tied) == 0]]
+        drawn: NDArray[np.int64] = leading[_shuffled_within(tied)[rank_within(tied) == 0]]
         return self.cell[drawn]
 
     def clipped(self, norm: float) -> NDArray[np.int64]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import Bounded, bound_rows
 from app.engine.privacy.contributions import Histogram, counted_codes, exact_histograms
+from app.engine.privacy.limits import MOST_CELLS
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.noise import (
     ScaleTooLarge,
@@ -66,8 +66,6 @@ from app.engine.privacy.source import CodeSource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import Table
 
-MOST_CELLS = 2**27
-"""Cells of one query, and of one question."""
 _CELLS_AT_ONCE = 2**25
 _CACHED_CELLS = 2**25
 
@@ -202,8 +200,6 @@ class Kernel:
         if not set(count.groupings) <= set(count.columns):
             raise QuestionRefused("a grouping is for a column that the query names")
         groupings = tuple(self._grouping(name, count, same) for name in count.columns)
-        if prod(grouping.cells for grouping in groupings) > MOST_CELLS:
-            raise QuestionRefused(f"a query counts at most {MOST_CELLS} cells")
         self._check_rule(count.contribution)
         return Histogram(tuple(count.columns), groupings, count.contribution)
 

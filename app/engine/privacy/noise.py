@@ -29,12 +29,12 @@ from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
+from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Noise
 
 enable_features("contrib")
 
-LARGEST_SCALE = 2.0**40
 _DRAWS_AT_ONCE = 2**16
 _NUDGE = 1.0 + 2.0**-48
 

@@ -145,6 +145,7 @@ class RemoteSession:
         self._opening = Opening.from_frame(self._channel.receive())
         self._remaining = self._opening.allowance
         self._reported: tuple[float, str] | None = None
+        self._reports = 0
 
     @property
     def schema(self) -> Schema:
@@ -197,10 +198,12 @@ class RemoteSession:
         return answer.table
 
     def progress(self, fraction: float, stage: str) -> None:
-        """Tells how far the run is; steps of less than 0.1 % within a stage are left out."""
+        """Tells how far the run is. Steps of less than 0.1 % within a stage are left out, and
+        so is all that the worker would not listen to any more."""
         report = (round(min(max(fraction, 0.0), 1.0), 3), _plain_stage(stage))
-        if report != self._reported:
+        if report != self._reported and self._reports < MOST_PROGRESS:
             self._reported = report
+            self._reports += 1
             self._channel.send(
                 Frame({"type": "progress", "fraction": report[0], "stage": report[1]})
             )

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.noise import (
-    LARGEST_SCALE,
     ScaleTooLarge,
     add_noise,
     count_scale,
@@ -62,6 +62,26 @@ def test_a_selection_costs_epsilon_squared_over_8_or_epsilon(amount: int, delta:
     assert (2 * Fraction(delta) / Fraction(gumbel)) ** 2 / 8 * ONE <= amount
     assert gumbel == pytest.approx(2 * delta / math.sqrt(8 * amount / ONE), rel=1e-9)
     assert flip == pytest.approx(2 * delta / (amount / ONE), rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-9, 9), st.floats(-1, 1)), min_size=2, max_size=5),
+    st.floats(0.01, 4),
+    st.floats(1.01, 50),
+)
+def test_the_exponential_mechanism_keeps_its_rho(
+    scores: list[tuple[float, float]], epsilon: float, alpha: float
+) -> None:
+    """Renyi divergence at alpha of its law for scores that each move by at most 1."""
+    before = np.array([score for score, _ in scores])
+    after = before + [move for _, move in scores]
+    log_p, log_q = (
+        scaled - np.logaddexp.reduce(scaled)
+        for scaled in (before * epsilon / 2, after * epsilon / 2)
+    )
+    divergence = np.logaddexp.reduce(alpha * log_p + (1 - alpha) * log_q) / (alpha - 1)
+    assert divergence <= alpha * epsilon**2 / 8 + 1e-9
 
 
 @pytest.mark.parametrize("loss", [PrivacyLoss.zcdp(0), PrivacyLoss.pure(0)])

@@ -201,6 +201,25 @@ def test_a_refusal_is_an_answer_and_changes_nothing() -> None:
     assert len(conversation.journal.entries()) == 1
 
 
+def test_refusals_may_come_and_go_on_a_replay() -> None:
+    def asks(refused: int) -> Callable[[socket.socket], None]:
+        def child(connection: socket.socket) -> None:
+            session = RemoteSession(connection)
+            for _ in range(refused):
+                with pytest.raises(BudgetExhausted):
+                    session.count([Count(("a",))], PrivacyLoss.zcdp(11 * ONE))
+            (answer,) = session.count([Count(("a",))], RHO)
+            session.finish(json.dumps(answer.values.tolist()).encode())
+
+        return child
+
+    first = Conversation(asks(refused=0))
+    model = first.run()
+    again = Conversation(asks(refused=3), first.journal)
+    assert again.run() == model
+    assert again.kernel.remaining == first.kernel.remaining
+
+
 def test_no_answer_leaves_before_the_journal_has_it() -> None:
     received: list[object] = []
 
@@ -436,6 +455,18 @@ def test_a_malformed_reference_is_refused(reference: tuple[Any, ...]) -> None:
         session.finish(b"refused")
 
     assert Conversation(child).run() == b"refused"
+
+
+def test_a_talkative_synthesizer_is_heard_to_the_limit_and_finishes() -> None:
+    def child(connection: socket.socket) -> None:
+        session = RemoteSession(connection)
+        for step in range(MOST_PROGRESS + 50):
+            session.progress(0.5, f"step {step}")
+        session.finish(b"done")
+
+    conversation = Conversation(child)
+    assert conversation.run() == b"done"
+    assert len(conversation.progress) == MOST_PROGRESS
 
 
 def test_a_flood_of_progress_ends_the_session() -> None:
