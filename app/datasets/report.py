@@ -31,7 +31,7 @@ def ingest_report(
         "dropped_without_id": totals.dropped_without_id,
         "undeclared": _undeclared(totals),
         "constraint_violations": _violations(schema, totals),
-        "file": None if reader is None else _file(reader.report),
+        "file": None if reader is None else file_wire(reader.report),
         "unused_columns": [] if reader is None else _unused(reader, schema),
         "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
         "closed_datasets": list(closed),
@@ -55,7 +55,8 @@ def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
     ]
 
 
-def _file(report: FileReport) -> dict[str, Any]:
+def file_wire(report: FileReport) -> dict[str, Any]:
+    """What was found out about a file, without its number of rows."""
     wire = asdict(report)
     del wire["rows"]
     return wire

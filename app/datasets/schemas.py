@@ -128,6 +128,7 @@ class DatasetIn(_Form):
     )
     file_options: dict[str, Any] | None = Field(
         None,
+        alias="file",
         description="How the file is to be read, where that should not be found out: `format`,"
         " `encoding`, `delimiter`, `quote`, `header`, `header_rows`, `skip_rows`, `compression`,"
         " `decimal`, `comment`.",
@@ -274,3 +275,15 @@ class IngestReportOut(BaseModel):
     )
     problem_count: int
     problems: list[RowProblemOut] = Field(description="The first problems found.")
+
+
+class ProposalOut(BaseModel):
+    """A dictionary to start from. Private: it may show values of the table it was read off."""
+
+    dictionary: dict[str, Any] = Field(
+        alias="schema",
+        description="A wire schema; fields read off a table carry `proposed`, and a dataset takes"
+        " them only after you checked them against what is public and took the mark away.",
+    )
+    unit: dict[str, Any] | None = Field(description="The privacy unit, if the source states one.")
+    file: FileOut | None = Field(description="What was found out about the file, if one was sent.")

@@ -54,18 +54,28 @@ CREATE_BODY: dict[str, Any] = {
     }
 }
 
-DATA_BODY: dict[str, Any] = {
+_TABLES = {
+    kind: {"schema": _FILE}
+    for kind in (
+        "text/csv",
+        "text/tab-separated-values",
+        "application/vnd.apache.parquet",
+        "application/jsonl",
+        "application/octet-stream",
+    )
+}
+
+DATA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": _TABLES}}
+
+PROPOSAL_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            kind: {"schema": _FILE}
-            for kind in (
-                "text/csv",
-                "text/tab-separated-values",
-                "application/vnd.apache.parquet",
-                "application/jsonl",
-                "application/octet-stream",
-            )
+            **_TABLES,
+            "application/json": {
+                "schema": {"type": "object", "description": "The document to import."},
+                "example": {"age": 85, "income": 2},
+            },
         },
     }
 }

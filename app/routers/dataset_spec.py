@@ -30,7 +30,7 @@ def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
     reader = _SpecReader(raw if isinstance(raw, dict) else {})
     form = reader.form(raw)
     schema, unit = reader.schema(), reader.unit()
-    options = reader.file_options()
+    reader.check_file_options()
     reader.check_unit(schema, unit)
     if form is not None:
         reader.check_account(form)
@@ -44,7 +44,7 @@ def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
         schema=schema,
         unit=unit or _ROW,
         max_total_rows=form.max_total_rows or settings.max_total_rows,
-        file_options={} if options is None else options.to_wire(),
+        file_options=reader.file_options,
         terms=_terms(form),
         joins=form.shares_budget_with,
         new_population=None if form.new_population is None else form.new_population.reason,
@@ -69,8 +69,7 @@ class _SpecReader:
         raw = self._raw.get("schema")
         if not isinstance(raw, dict):
             return None
-        self._check_confirmed(raw)
-        return self._parsed(lambda: Schema.parse(_without_marks(raw)), "/schema")
+        return self._parsed(lambda: Schema.parse(raw), "/schema")
 
     def unit(self) -> PrivacyUnit | None:
         raw = self._raw.get("unit")
@@ -84,11 +83,13 @@ class _SpecReader:
             return None
         return self._parsed(lambda: PrivacyUnit.parse(raw), "/unit")
 
-    def file_options(self) -> FileOptions | None:
-        raw = self._raw.get("file_options")
-        if not isinstance(raw, dict):
-            return None
-        return self._parsed(lambda: FileOptions.parse(raw), "/file_options")
+    @property
+    def file_options(self) -> dict[str, Any]:
+        raw = self._raw.get("file")
+        return raw if isinstance(raw, dict) else {}
+
+    def check_file_options(self) -> None:
+        self._parsed(lambda: FileOptions.parse(self.file_options), "/file")
 
     def check_unit(self, schema: Schema | None, unit: PrivacyUnit | None) -> None:
         if schema is None or (unit is None and "unit" in self._raw):
@@ -125,16 +126,6 @@ class _SpecReader:
             )
         except Invalid as error:
             self.faults += error.errors
-
-    def _check_confirmed(self, schema: dict[str, Any]) -> None:
-        fields = schema.get("fields")
-        for index, field in enumerate(fields if isinstance(fields, list) else []):
-            if isinstance(field, dict) and field.get("confirmed", True) is not True:
-                self.fault(
-                    f"/schema/fields/{index}/confirmed",
-                    "This field was read off the data and is not confirmed as public knowledge.",
-                    "Check that its values and bounds are public; then set `confirmed` to true.",
-                )
 
     def _parsed(self, parse: Callable[[], Parsed], below: str) -> Parsed | None:
         try:
@@ -175,17 +166,3 @@ def _without_nulls(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item, depth + 1) for item in value]
     return value
-
-
-def _without_marks(schema: dict[str, Any]) -> dict[str, Any]:
-    """The dictionary without the marks of a proposal."""
-    fields = schema.get("fields")
-    if not isinstance(fields, list):
-        return schema
-    plain = [
-        {key: value for key, value in field.items() if key != "confirmed"}
-        if isinstance(field, dict)
-        else field
-        for field in fields
-    ]
-    return {**schema, "fields": plain}

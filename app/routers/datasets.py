@@ -13,14 +13,15 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.database import Database
-from app.datasets import repository, service, views
+from app.datasets import proposals, repository, service, views
 from app.datasets.draft import DatasetDraft
-from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut
+from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut, ProposalOut
 from app.datasets.staging import StagedFile, StagedWriter, StagingArea
+from app.engine.files import FileOptions
 from app.idempotency import Attempt, body_hash, find_replay, remember, settle
 from app.problems import NotFound, NotReady, UnsupportedMedia
 from app.routers import uploads
-from app.routers.dataset_docs import CREATE_BODY, DATA_BODY
+from app.routers.dataset_docs import CREATE_BODY, DATA_BODY, PROPOSAL_BODY
 from app.routers.dataset_spec import read_spec
 from app.routers.dependencies import (
     Caller,
@@ -239,6 +240,43 @@ def get_ingest_report(
     if row.ingest_report is None:
         raise NotFound("Nothing was uploaded, or it was erased.")
     return IngestReportOut.model_validate({"state": row.state, **row.ingest_report})
+
+
+@router.post(
+    "/dictionaries/proposals",
+    operation_id="propose_dictionary",
+    summary="A dictionary to start from",
+    openapi_extra=PROPOSAL_BODY,
+)
+async def propose_dictionary(
+    request: Request,
+    _: Custodian,
+    settings: SettingsDep,
+    file_format: FileFormat = None,
+    source: Annotated[
+        Literal["nist", "private-pgm"] | None,
+        Query(
+            alias="from",
+            description="Import a JSON document: `nist` for a challenge's parameters.json,"
+            " `private-pgm` for a domain.json.",
+        ),
+    ] = None,
+) -> ProposalOut:
+    """Read off the table that is the body (nothing of it is kept), or imported with `from`.
+
+    What is read off a table is private until you have checked every field against what is
+    publicly known.
+    """
+    async with uploads.refusing_politely(request):
+        if source is not None:
+            document = parse_json(await read_limited(request, settings.max_body_bytes))
+            return await to_thread.run_sync(proposals.from_document, source, document)
+        staging = StagingArea(settings)
+        limit = min(settings.max_upload_bytes, proposals.MOST_BYTES)
+        with await to_thread.run_sync(staging.writer) as writer:
+            staged = await uploads.receive_raw(request, writer, limit)
+            options = FileOptions(format=file_format, max_bytes=settings.max_upload_bytes)
+            return await to_thread.run_sync(proposals.from_table, staging, staged, options)
 
 
 async def _create_from_form(

@@ -110,7 +110,7 @@ def test_everything_wrong_with_a_declaration_is_told_in_one_answer(office: Offic
         unit={"kind": "group"},
         max_total_rows=0,
         budget={"epsilon": "much"},
-        file_options={"format": "xlsx"},
+        file={"format": "xlsx"},
         colour="blue",
     )
     answer = office.custodian.declare(bad)
@@ -122,7 +122,7 @@ def test_everything_wrong_with_a_declaration_is_told_in_one_answer(office: Offic
         "/unit/kind",
         "/max_total_rows",
         "/budget/epsilon",
-        "/file_options/format",
+        "/file/format",
         "/colour",
     }
     assert all(error["remedy"] for error in answer.json()["errors"])
@@ -177,11 +177,11 @@ def test_null_is_the_same_as_omitted(office: Office) -> None:
 
 def test_a_field_that_was_only_proposed_must_be_confirmed(office: Office) -> None:
     field = spec()["schema"]["fields"][0]
-    refused = office.custodian.declare(spec(schema={"fields": [{**field, "confirmed": False}]}))
-    assert pointers(refused) == {"/schema/fields/0/confirmed"}
-    taken = office.custodian.declare(spec(schema={"fields": [{**field, "confirmed": True}]}))
+    refused = office.custodian.declare(spec(schema={"fields": [{**field, "proposed": True}]}))
+    assert pointers(refused) == {"/schema/fields/0/proposed"}
+    taken = office.custodian.declare(spec(schema={"fields": [{**field, "proposed": False}]}))
     assert taken.status_code == 201
-    assert "confirmed" not in json.dumps(taken.json()["schema"])
+    assert "proposed" not in json.dumps(taken.json()["schema"])
 
 
 @pytest.mark.parametrize(

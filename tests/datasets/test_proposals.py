@@ -1,0 +1,85 @@
+"""Proposed and imported dictionaries, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from office import CSV, Office, open_office, spec
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with open_office(tmp_path_factory.mktemp("office"), max_upload_bytes=10_000) as opened:
+        yield opened
+
+
+def test_a_dictionary_is_read_off_a_table_and_nothing_is_kept(office: Office) -> None:
+    answer = office.custodian.call("POST", "/dictionaries/proposals", content=CSV)
+    assert answer.status_code == 200, answer.text
+    proposal = answer.json()
+    fields = proposal["schema"]["fields"]
+    assert [field["name"] for field in fields] == ["shift", "pay"]
+    assert all(field["proposed"] is True for field in fields)
+    assert (proposal["unit"], proposal["file"]["format"]) == (None, "csv")
+    assert office.staged_files() == []
+    assert office.custodian.get("/datasets").json()["items"] == []
+
+
+def test_a_proposal_becomes_a_dataset_once_each_field_is_confirmed(office: Office) -> None:
+    proposal = office.custodian.call("POST", "/dictionaries/proposals", content=CSV).json()
+    schema = proposal["schema"]
+    refused = office.custodian.declare(spec(schema=schema))
+    assert refused.status_code == 422
+    assert len(refused.json()["errors"]) == 2
+    for field in schema["fields"]:
+        del field["proposed"]
+    assert office.custodian.declare(spec(schema=schema)).status_code == 201
+
+
+def test_dictionaries_of_other_projects_are_imported(office: Office) -> None:
+    domain = office.custodian.call(
+        "POST", "/dictionaries/proposals?from=private-pgm", json={"age": 85, "sex": 2}
+    ).json()
+    assert [field["name"] for field in domain["schema"]["fields"]] == ["age", "sex"]
+    parameters = {
+        "schema": {
+            "taxi_id": {"dtype": "int64", "kind": "id"},
+            "shift": {"dtype": "uint8", "kind": "categorical", "values": [0, 1, 2]},
+        },
+        "runs": [{"epsilon": 1.0, "delta": 2e-5, "max_records_per_individual": 200}],
+    }
+    nist = office.custodian.call("POST", "/dictionaries/proposals?from=nist", json=parameters)
+    assert nist.json()["unit"] == {"kind": "entity", "column": "taxi_id", "max_rows": 200}
+    made = {"schema": nist.json()["schema"], "unit": nist.json()["unit"]}
+    assert office.custodian.declare(spec(**made)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("query", "content", "status", "pointer"),
+    [
+        ("", b"", 422, "/file"),
+        ("", b"\x1f\x8b broken", 422, "/file"),
+        ("", b"x" * 10_001, 413, None),
+        ("?format=parquet", CSV.encode(), 422, "/file"),
+        ("?from=private-pgm", b'{"age": 0}', 422, "/age"),
+        ("?from=private-pgm", b"[]", 422, ""),
+        ("?from=nist", b"{}", 422, "/schema"),
+        ("?from=nist", b"{", 400, None),
+        ("?from=sdv", b"{}", 422, "/query/from"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    office: Office, query: str, content: bytes, status: int, pointer: str | None
+) -> None:
+    answer = office.custodian.call("POST", f"/dictionaries/proposals{query}", content=content)
+    assert answer.status_code == status, answer.text
+    if pointer is not None:
+        assert pointer in {error["pointer"] for error in answer.json()["errors"]}
+    assert office.staged_files() == []
+
+
+def test_proposals_are_for_custodians(office: Office) -> None:
+    analyst = office.person(is_analyst=True)
+    answer = analyst.call("POST", "/dictionaries/proposals", content=CSV)
+    assert answer.status_code == 403
