@@ -286,9 +286,13 @@ def _merged_axes(axes: Axes, compressions: Sequence[Compression]) -> Axes:
 def _references(
     axes: Axes, compressions: Sequence[Compression], columns: one_way.OneWays
 ) -> dict[str, NDArray[np.float64]]:
-    """Noisy counts of each column's merged cells, all with the noisy number of rows."""
+    """Noisy counts of each column's merged cells, all with the noisy number of rows.
+
+    They lie on a dyadic grid, which hides in what order a processor adds up floats: a run
+    that is started again on another machine must ask the very same question.
+    """
     return {
-        name: columns.size.rows * compression.add_up(shares)
+        name: np.rint(1024 * columns.size.rows * compression.add_up(shares)) / 1024
         for name, compression, shares in zip(
             axes.names, compressions, columns.shares(), strict=True
         )

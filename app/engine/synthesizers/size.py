@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,6 @@ class Size:
 
 def pooled(estimates: Sequence[tuple[float, float]]) -> float:
     """The inverse-variance weighted mean of (estimate, variance) pairs."""
-    precision = np.array([1 / max(variance, SMALLEST_VARIANCE) for _, variance in estimates])
-    values = np.array([value for value, _ in estimates])
-    return float(values @ precision / precision.sum())
+    weights = [1 / max(variance, SMALLEST_VARIANCE) for _, variance in estimates]
+    weighted = (weight * value for weight, (value, _) in zip(weights, estimates, strict=True))
+    return math.fsum(weighted) / math.fsum(weights)
