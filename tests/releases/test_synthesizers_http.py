@@ -1,0 +1,68 @@
+"""The registry over HTTP, and what the API description says of releases."""
+
+from __future__ import annotations
+
+from release_world import World
+
+from app.engine.synthesizers.registry import Entry
+from app.releases.catalogue import Catalogue
+from app.releases.schemas import ReleaseIn
+
+
+def test_built_ins_are_listed_with_their_forms(service: World) -> None:
+    listed = service.custodian.get("/v1/synthesizers").json()
+    names = [item["name"] for item in listed["items"]]
+    assert {"histogram", "independent", "mst"} <= set(names)
+    for name in names:
+        form = service.custodian.get(f"/v1/synthesizers/{name}").json()
+        assert form["params"]["type"] == "object"
+        assert form["assurance"] == "enforced"
+    assert service.custodian.get("/v1/synthesizers/none").status_code == 404
+
+
+def test_the_api_description_shows_each_form_with_examples_that_are_valid(service: World) -> None:
+    description = service.http.get("/openapi.json").json()
+    schema = description["components"]["schemas"]["ReleaseIn"]
+    forms = {each["title"]: each for each in schema["oneOf"]}
+    assert {"histogram", "independent", "mst"} <= set(forms)
+    histogram = forms["histogram"]["properties"]["params"]["anyOf"][0]["properties"]
+    assert "post_processing" in histogram
+    assert "$ref" not in str(forms)
+    for example in schema["examples"]:
+        ReleaseIn.model_validate(
+            {**example, "guarantee": {k: str(v) for k, v in example["guarantee"].items()}}
+        )
+
+
+def test_every_operation_on_releases_documents_its_refusals(service: World) -> None:
+    description = service.http.get("/openapi.json").json()
+    for path, operations in description["paths"].items():
+        if not path.startswith(("/v1/releases", "/v1/samples", "/v1/synthesizers")):
+            continue
+        for operation in operations.values():
+            assert operation["operationId"]
+            assert operation["summary"]
+            assert "application/problem+json" in operation["responses"]["404"]["content"]
+            assert "application/problem+json" in operation["responses"]["401"]["content"]
+    refused = description["paths"]["/v1/datasets/{dataset_id}/releases"]["post"]["responses"]["409"]
+    (members,) = [
+        part["properties"]
+        for part in refused["content"]["application/problem+json"]["schema"]["allOf"]
+        if "properties" in part
+    ]
+    assert {"requested", "spent", "remaining", "scope", "limited_by", "largest_epsilon"} <= set(
+        members
+    )
+
+
+def test_a_third_party_that_does_not_answer_is_unavailable_and_refused(service: World) -> None:
+    catalogue: Catalogue = service.http.app.state.catalogue  # type: ignore[attr-defined]
+    catalogue._entries["guest"] = Entry("guest", "halftone-guest", "1.0", False, "enforced")
+    shown = service.custodian.get("/v1/synthesizers/guest").json()
+    assert shown["state"] == "unavailable"
+    dataset = service.add_dataset()
+    answer = service.custodian.release(dataset, synthesizer="guest", params={})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/synthesizer"
+    assert "UnknownSynthesizer" not in answer.text
+    assert service.custodian.get("/v1/releases").json()["items"] == []
