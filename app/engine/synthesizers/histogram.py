@@ -130,7 +130,7 @@ class Histogram:
         contribution = params.contribution.contribution()
         problems += contribution_problems(contribution, unit, loss) + _cell_problems(axes)
         errors = expected_errors(
-            _questions(axes, contribution, unit), _shares(unit, loss), unit, loss
+            _questions(axes, contribution, unit), _shares(unit, contribution, loss), unit, loss
         )
         memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
         problems += noise_problems(errors, contribution) + memory_problems(memory, limits)
@@ -149,7 +149,9 @@ class Histogram:
         progress(0.05, "counting")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
         answers = session.count(
-            _questions(axes, contribution, session.unit), loss, _shares(session.unit, loss)
+            _questions(axes, contribution, session.unit),
+            loss,
+            _shares(session.unit, contribution, loss),
         )
         progress(0.7, "post-processing")
         histogram, size_answers = answers[0], answers[1:]
@@ -169,8 +171,8 @@ def _questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tup
     return (Count(axes.names, axes.groupings, contribution), *size_questions(unit))
 
 
-def _shares(unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
-    sizes = size_shares(unit, loss)
+def _shares(unit: PrivacyUnit, contribution: Contribution, loss: PrivacyLoss) -> tuple[float, ...]:
+    sizes = size_shares(unit, contribution, loss)
     return (1 - sum(sizes), *sizes)
 
 

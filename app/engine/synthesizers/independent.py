@@ -106,7 +106,7 @@ class Independent:
             return Preflight(0, memory, 0.0, problems)
         errors = expected_errors(
             one_way.questions(axes, contribution, unit),
-            one_way.shares(axes, unit, loss),
+            one_way.shares(axes, contribution, unit, loss),
             unit,
             loss,
         )

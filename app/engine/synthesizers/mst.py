@@ -261,7 +261,7 @@ def _errors(
     """Noise in a cell of the finest marginals, then of every other question."""
     errors = expected_errors(
         one_way.questions(axes, contribution, unit),
-        one_way.shares(axes, unit, losses.one_way),
+        one_way.shares(axes, contribution, unit, losses.one_way),
         unit,
         losses.one_way,
     )

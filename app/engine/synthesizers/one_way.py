@@ -36,9 +36,11 @@ def questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tupl
     return columns + size_questions(unit)
 
 
-def shares(axes: Axes, unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
+def shares(
+    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
-    sizes = size_shares(unit, loss)
+    sizes = size_shares(unit, contribution, loss)
     each = (1 - sum(sizes)) / len(axes.names)
     return (each,) * len(axes.names) + sizes
 
@@ -47,7 +49,9 @@ def measure_one_ways(
     session: Session, axes: Axes, contribution: Contribution, loss: PrivacyLoss
 ) -> OneWays:
     answers = session.count(
-        questions(axes, contribution, session.unit), loss, shares(axes, session.unit, loss)
+        questions(axes, contribution, session.unit),
+        loss,
+        shares(axes, contribution, session.unit, loss),
     )
     columns, sizes = answers[: len(axes.names)], answers[len(axes.names) :]
     return OneWays(columns, Size.from_answers(session.unit, _rows(columns, sizes[0]), sizes))
