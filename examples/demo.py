@@ -57,6 +57,7 @@ DICTIONARY = {
             "name": "price",
             "type": "number",
             "constraints": {"minimum": 0, "maximum": 50, "required": True},
+            "step": 0.01,
             "bins": PRICE_EDGES,
             "undeclared": "clip",
         },
@@ -293,7 +294,7 @@ def indented(text: str) -> str:
 
 def write_json(name: str, value: Any) -> None:
     plain = dict(value) if isinstance(value, Mapping) else value
-    (OUTPUT / name).write_text(json.dumps(plain, indent=2, default=str) + "\n")
+    (OUTPUT / name).write_text(json.dumps(plain, indent=2, default=float) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from halftone_client.errors import (
     Timeout,
     TooLarge,
     TooManyRequests,
+    UploadRejected,
     ValidationFailed,
 )
 from halftone_client.protocol import Retry
@@ -54,5 +55,6 @@ __all__ = [
     "Timeout",
     "TooLarge",
     "TooManyRequests",
+    "UploadRejected",
     "ValidationFailed",
 ]

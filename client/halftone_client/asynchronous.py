@@ -61,6 +61,7 @@ class AsyncHalftone:
     verify_ledger = _awaited(flows.datasets.verify_ledger)
     ingest_report = _awaited(flows.datasets.ingest_report)
     propose_dictionary = _awaited(flows.datasets.propose_dictionary)
+    import_dictionary = _awaited(flows.datasets.import_dictionary)
 
     synthesizers = _awaited(flows.releases.synthesizers)
     synthesizer = _awaited(flows.releases.synthesizer)

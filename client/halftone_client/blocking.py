@@ -63,6 +63,7 @@ class Halftone:
     verify_ledger = _blocking(flows.datasets.verify_ledger)
     ingest_report = _blocking(flows.datasets.ingest_report)
     propose_dictionary = _blocking(flows.datasets.propose_dictionary)
+    import_dictionary = _blocking(flows.datasets.import_dictionary)
 
     synthesizers = _blocking(flows.releases.synthesizers)
     synthesizer = _blocking(flows.releases.synthesizer)

@@ -3,7 +3,8 @@
 HalftoneError
 ├── ServiceUnreachable        no answer came, after every retry
 ├── Timeout                   the caller's own deadline passed while waiting for a job
-├── JobFailed                 an upload was rejected, or a release or sample ended unfinished
+├── JobFailed                 a release or sample ended without a result
+│   └── UploadRejected        a table does not follow its dictionary, or may not come in
 └── RequestRefused            the service answered with a problem (RFC 9457)
     ├── NotAuthenticated      401
     ├── NotAllowed            403
@@ -30,6 +31,8 @@ import httpx
 Amounts = Mapping[str, Decimal]
 """Epsilon, rho or delta by name, exact."""
 
+_PROBLEMS_SHOWN = 5
+
 
 class HalftoneError(Exception):
     """Base of every error this package raises on purpose."""
@@ -53,6 +56,22 @@ class JobFailed(HalftoneError):
     def __init__(self, message: str, record: Mapping[str, Any]) -> None:
         super().__init__(message)
         self.record = record
+
+
+class UploadRejected(JobFailed):
+    """The table was not taken; `report` is the ingest report. Not private: for the custodian.
+
+    `record` is the dataset, which still awaits a table that can be taken.
+    """
+
+    def __init__(self, record: Mapping[str, Any], report: Mapping[str, Any]) -> None:
+        self.report = report
+        lines = [f"{record['id']} is {record['state']}: {report['problem_count']} problems"]
+        for problem in report["problems"][:_PROBLEMS_SHOWN]:
+            places = [f"{name} {problem[name]}" for name in ("row", "column") if problem[name]]
+            where = ", ".join(places) + ": " if places else ""
+            lines.append(f"  {where}{problem['message']} ({problem['remedy']})")
+        super().__init__("\n".join(lines), record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _CONTENT_TYPES = {
     "csv": "text/csv",
     "tsv": "text/tab-separated-values",
     "parquet": "application/vnd.apache.parquet",
-    "jsonl": "application/x-ndjson",
+    "jsonl": "application/jsonl",
 }
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".jsonl": "jsonl"}
 _SUFFIXES |= {".pq": "parquet", ".ndjson": "jsonl"}

@@ -99,17 +99,17 @@ def test_the_public_surface_is_pinned():
         "HalftoneError", "JobFailed", "NotAllowed", "NotAuthenticated", "NotFound", "Preflight",
         "Record", "Release", "RequestRefused", "Retry", "Sample", "ServiceFailed",
         "ServiceUnavailable", "ServiceUnreachable", "Timeout", "TooLarge", "TooManyRequests",
-        "ValidationFailed",
+        "UploadRejected", "ValidationFailed",
     }  # fmt: skip
     methods = {name for name in vars(Halftone) if not name.startswith("_")}
     assert methods == {
         "audit", "budget", "cancel", "certificate", "change_grant", "change_principal", "close",
         "create_dataset", "create_key", "create_principal", "dataset", "datasets",
         "delete_dataset", "delete_sample", "download", "get_release", "get_sample", "grant",
-        "grants", "ingest_report", "keys", "ledger", "me", "measurements", "preflight",
-        "principals", "propose_dictionary", "put_data", "release", "releases", "rename_dataset",
-        "report", "revoke_grant", "revoke_key", "sample", "samples", "save", "schema",
-        "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
+        "grants", "import_dictionary", "ingest_report", "keys", "ledger", "me", "measurements",
+        "preflight", "principals", "propose_dictionary", "put_data", "release", "releases",
+        "rename_dataset", "report", "revoke_grant", "revoke_key", "sample", "samples", "save",
+        "schema", "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
 
@@ -418,11 +418,36 @@ def test_a_table_put_by_itself_names_its_length_and_format(call, tmp_path):
     assert script.bodies == [b"packed"]
 
 
-def test_a_rejected_table_raises_with_the_datasets_state(call):
+def test_a_rejected_table_raises_with_rows_and_columns(call):
     rejected = httpx.Response(200, json={**READY, "state": "rejected"})
-    script = Script(httpx.Response(202, json={**READY, "state": "ingesting"}), rejected)
-    with pytest.raises(halftone_client.JobFailed, match="ds_1 is rejected"):
+    fault = {
+        "row": 3,
+        "record": 4,
+        "column": "fare",
+        "message": "not a number",
+        "remedy": "mend it",
+    }
+    cut_off = {
+        "row": None,
+        "record": None,
+        "column": None,
+        "message": "cut off",
+        "remedy": "resend",
+    }
+    report = {"state": "rejected", "problem_count": 7, "problems": [fault, cut_off]}
+    script = Script(
+        httpx.Response(202, json={**READY, "state": "ingesting"}),
+        rejected,
+        httpx.Response(200, json=report),
+    )
+    with pytest.raises(halftone_client.UploadRejected) as caught:
         call(script, "upload", SPEC, b"a\n")
+    assert str(caught.value).splitlines() == [
+        "ds_1 is rejected: 7 problems",
+        "  row 3, column fare: not a number (mend it)",
+        "  cut off (resend)",
+    ]
+    assert caught.value.report["problems"][0] == fault
 
 
 def test_a_sample_is_downloaded_as_a_frame(call):

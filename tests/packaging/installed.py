@@ -31,6 +31,15 @@ def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> s
     return ended.stdout
 
 
+def plain_environment() -> dict[str, str]:
+    """The environment without what would lead Python elsewhere, or make it compile anew."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "HALFTONE_"))
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Virtualenv:
     """An interpreter of its own, started where nothing of the checkout can be imported."""
@@ -46,8 +55,7 @@ class Virtualenv:
         run(*uv, *what, cwd=self.folder)
 
     def run(self, *arguments: str | Path) -> str:
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return run(self.python, *arguments, cwd=self.folder, env=env)
+        return run(self.python, *arguments, cwd=self.folder, env=plain_environment())
 
     def can_import(self, module: str) -> bool:
         code = f"import importlib.util as u; print(u.find_spec({module!r}) is not None)"
@@ -76,7 +84,7 @@ def serving(env: Virtualenv, store: Path) -> Iterator[Live]:
         process = subprocess.Popen(
             [env.folder / "bin" / "halftone", "serve", "--port", str(port)],
             cwd=env.folder,
-            env={**os.environ, "HALFTONE_DATA": str(store), "HALFTONE_ADMIN_KEY": KEY},
+            env={**plain_environment(), "HALFTONE_DATA": str(store), "HALFTONE_ADMIN_KEY": KEY},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -20,7 +20,7 @@ import sys
 import pandas as pd
 from halftone_client import BudgetExceeded, Halftone
 
-table = pd.DataFrame({"color": ["red", "blue"] * 500})
+table = pd.DataFrame({"color": ["red", "blue"] * SIZE})
 spec = {
     "name": "colors",
     "schema": {"fields": [{"name": "color", "type": "string",
@@ -71,10 +71,10 @@ def test_the_client_needs_nothing_of_the_service(
     for module in ("app", "fastapi", "sqlalchemy", "opendp", "pyarrow", "pydantic"):
         assert not env.can_import(module)
     script = env.folder / "script.py"
-    script.write_text(CLIENT_TOUR.replace("SYNTHESIZER", repr("histogram")))
-    assert env.run("-W", "error", script, live.base_url, live.key).strip() == "done"
-    script.write_text(CLIENT_TOUR.replace("SYNTHESIZER", repr("uniform")))
-    assert env.run("-W", "error", script, live.base_url, live.key).strip() == "done"
+    for size, synthesizer in ((500, "histogram"), (700, "uniform")):
+        tour = CLIENT_TOUR.replace("SYNTHESIZER", repr(synthesizer)).replace("SIZE", str(size))
+        script.write_text(tour)
+        assert env.run("-W", "error", script, live.base_url, live.key).strip() == "done"
 
 
 def test_a_synthesizer_from_a_package_of_its_own_is_offered_as_enforced(live: Live):

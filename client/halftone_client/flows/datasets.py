@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from halftone_client import wire
 from halftone_client.flows import waiting
@@ -45,8 +45,8 @@ def upload(
     """Make a dataset of `table`: a path, bytes, an open binary file, or a DataFrame (sent as CSV).
 
     `spec` holds name, schema, unit, budget and the rest of the wire form. An interrupted upload
-    is repeated safely, unless `table` is a stream that can't be rewound. Raises `JobFailed` when
-    the table does not follow its dictionary; `ingest_report` then says where.
+    is repeated safely, unless `table` is a stream that can't be rewound. Raises
+    `UploadRejected` when the table does not follow its dictionary, with rows and columns.
     """
     body = Body(json=wire.with_amounts_as_text(spec), source=source_of(table, format))
     made = yield from service.call(Call("POST", path_to("datasets"), body, makes=True))
@@ -156,5 +156,14 @@ def propose_dictionary(
     """A dictionary read off the table: private until you confirm each column as public."""
     source = source_of(table, format)
     path = path_to("dictionaries", "proposals")
-    call = Call("POST", path, Body(source=source), {"format": source.format}, makes=True)
+    call = Call("POST", path, Body(source=source), {"format": source.format})
+    return Record(wire.decode((yield from service.call(call))))
+
+
+def import_dictionary(
+    service: Service, document: Any, origin: Literal["nist", "private-pgm"]
+) -> Flow[Record]:
+    """A dictionary from NIST's parameters.json or Private-PGM's domain.json."""
+    path = path_to("dictionaries", "proposals")
+    call = Call("POST", path, Body(json=document), {"from": origin})
     return Record(wire.decode((yield from service.call(call))))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from halftone_client import wire
-from halftone_client.errors import JobFailed, Timeout, retry_after_s
+from halftone_client.errors import JobFailed, Timeout, UploadRejected, retry_after_s
 from halftone_client.progress import ProgressBar, Report
 from halftone_client.protocol import Call, Flow, Pause, Service
-from halftone_client.records import Job
+from halftone_client.records import Dataset, Job
 
 J = TypeVar("J", bound=Job)
 
@@ -29,7 +29,8 @@ def wait(
 
     With nothing but an id in hand, fetch the record first: `wait(get_release("rl_..."))`.
     `progress` draws a bar on a terminal, or is called with (fraction, stage). Raises
-    `JobFailed` when the job ends otherwise and `Timeout` after `timeout_s`; the job goes on.
+    `JobFailed` (of a dataset `UploadRejected`) when the job ends otherwise, and `Timeout` after
+    `timeout_s`, in which case the job goes on.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     bar = ProgressBar(f"{job.collection[:-1]} {job.id}")
@@ -40,6 +41,9 @@ def wait(
             response = yield from service.call(Call("GET", job.path))
             job = type(job)(wire.decode(response))
             report(_fraction(job), str(job.get("stage") or job.state))
+            if isinstance(job, Dataset) and job.state == "rejected":
+                found = yield from service.get(f"{job.path}/ingest-report")
+                raise UploadRejected(job, found)
             if job.is_finished:
                 return _succeeded(job)
             pause_s = retry_after_s(response) or min(pause_s * 1.5, _LONGEST_PAUSE_S)
