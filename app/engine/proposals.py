@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from app.engine.encoding.cells import cells_of
 from app.engine.encoding.moments import ticks
 from app.engine.encoding.reading import numbers, whole_numbers
-from app.engine.schema.values import TypeName, at_tick, to_wire
+from app.engine.schema.scale import DEFAULT_BINS
+from app.engine.schema.values import TypeName, Value, at_tick, from_wire, tick, to_wire
 
 MOST_CATEGORIES = 200
 MOST_NUMERIC_CATEGORIES = 20
+MOST_CELLS_PROPOSED = 1000
 _SHOWN_DIGITS = 2
 _MISSING = ("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "?", "-")
 _TRUTHS = ({"true", "false"}, {"True", "False"}, {"TRUE", "FALSE"})
@@ -45,8 +47,8 @@ _FORMATS: tuple[tuple[TypeName, str], ...] = (
 def propose(blocks: Iterable[pa.RecordBatch]) -> dict[str, Any]:
     """The wire form of a proposed schema, each field marked `proposed`.
 
-    Ranges are rounded outwards to two digits. A column of more than 200 texts is proposed as
-    free text, which is left out. Reads all blocks in bounded memory.
+    Ranges are rounded outwards to two digits or whole years. A column of more than 200 texts is
+    proposed as free text, which is left out. Reads all blocks in bounded memory.
     """
     guesses: list[_Guess] = []
     names: list[str] = []
@@ -57,9 +59,7 @@ def propose(blocks: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         for place, guess in enumerate(guesses):
             guess.see(cells_of(block.column(place), names[place]).texts)
     missing = sorted(set[str]().union({""}, *(guess.missing for guess in guesses)))
-    fields = [
-        _field(names, place, guess.describe()) for place, guess in enumerate(guesses) if guess.used
-    ]
+    fields = [_field(names, place, guess.describe()) for place, guess in enumerate(guesses)]
     return {"fields": fields, "missingValues": missing}
 
 
@@ -103,11 +103,22 @@ class _Range:
         wire: dict[str, Any] = {"type": self.kind}
         if self.form:
             wire["format"] = self.form
-        low, high = Decimal(repr(float(self.low))), Decimal(repr(float(self.high)))
+        if self.kind == "time":
+            return wire
+        low, high = self._ends()
+        ends = {"minimum": to_wire(low), "maximum": to_wire(high)}
+        if self.kind == "integer" and tick(high) - tick(low) >= MOST_CELLS_PROPOSED:
+            wire["bins"] = DEFAULT_BINS
+        return wire | {"constraints": ends}
+
+    def _ends(self) -> tuple[Value, Value]:
+        """Bounds rounded outwards: to two digits, or to whole years."""
+        low, high = (Decimal(repr(float(place))) for place in (self.low, self.high))
         if self.kind in ("integer", "number"):
             low, high = _outwards(low, ROUND_FLOOR), _outwards(high, ROUND_CEILING)
-        ends = (to_wire(at_tick(self.kind, place)) for place in (low, high))
-        return wire | {"constraints": dict(zip(("minimum", "maximum"), ends, strict=True))}
+            return at_tick(self.kind, low), at_tick(self.kind, high)
+        first, last = (str(to_wire(at_tick(self.kind, place)))[:4] for place in (low, high))
+        return from_wire(self.kind, f"{first}-01-01"), from_wire(self.kind, f"{last}-12-31")
 
 
 def _outwards(place: Decimal, rounding: str) -> Decimal:
@@ -130,11 +141,6 @@ class _Guess:
     values: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
 
-    @property
-    def used(self) -> bool:
-        """Whether any cell held a value."""
-        return bool(self.values)
-
     def see(self, texts: pa.StringArray) -> None:
         trimmed = pc.unique(pc.utf8_trim_whitespace(texts))
         is_missing = pc.is_in(trimmed, pa.array(_MISSING))
@@ -147,6 +153,8 @@ class _Guess:
         self.readings = [reading for reading in self.readings if reading.fits(present)]
 
     def describe(self) -> dict[str, Any]:
+        if not self.values:
+            return {"type": "string"}
         if any(self.values <= truths for truths in _TRUTHS):
             return {"type": "boolean"}
         if self.readings:

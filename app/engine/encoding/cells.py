@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.engine.rows import refuse
+from app.engine.rows import TableError, refuse
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
         raise refuse("the block is too large", "read the file in smaller blocks", name)
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)  # as pandas spells null
+    if pa.types.is_nested(array.type):
+        raise _not_single_values(array.type, name)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = encoded.dictionary
     if values.null_count:
@@ -66,11 +68,15 @@ def _texts(values: Any, name: str) -> pa.StringArray:
     try:
         return values.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise refuse(
-            f"a column of type {kind} cannot be read as single values",
-            "leave the field out, or write the column as text, numbers or dates",
-            name,
-        ) from error
+        raise _not_single_values(kind, name) from error
+
+
+def _not_single_values(kind: pa.DataType, name: str) -> TableError:
+    return refuse(
+        f"a column of type {kind} cannot be read as single values",
+        "leave the field out, or write the column as text, numbers or dates",
+        name,
+    )
 
 
 @dataclass(frozen=True)

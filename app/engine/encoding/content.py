@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, Spans, cells_of, trimmed
+from app.engine.rows import TableError
 
 LANES = 2
 _WORD = 8
@@ -51,7 +52,7 @@ class ContentHasher:
             raise ValueError("the blocks of one table have the same columns")
         lanes = np.zeros((LANES, block.num_rows), np.uint64)
         for place, name in enumerate(self._names):
-            self._add_column(lanes, name, cells_of(block.column(place), name))
+            self._add_column(lanes, name, _any_cells(block.column(place), name))
         self._sums += np.array([_mix(lane).sum(dtype=np.uint64) for lane in lanes], np.uint64)
         self.rows += block.num_rows
 
@@ -101,6 +102,15 @@ def hash_texts(texts: pa.StringArray, secret: np.uint64) -> NDArray[np.uint64]:
         more = left > _WORD
         active, starts, left = active[more], starts[more] + _WORD, left[more] - _WORD
     return hashes
+
+
+def _any_cells(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
+    """The cells of a column of any type: lists, structs and bytes as Python writes them."""
+    try:
+        return cells_of(array, name)
+    except TableError:
+        values = (None if value is None else str(value) for value in array.to_pylist())
+        return cells_of(pa.array(values, pa.string()), name)
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:

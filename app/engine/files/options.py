@@ -66,10 +66,9 @@ class FileOptions:
         return cls(**given, max_bytes=max_bytes)
 
     def to_wire(self) -> dict[str, Any]:
-        """The wire form; what is left to be found out is left out."""
-        wire = asdict(self)
-        del wire["max_bytes"]
-        return {key: value for key, value in wire.items() if value is not None}
+        """The wire form, without what is at its default."""
+        plain = FileOptions(max_bytes=self.max_bytes)
+        return {key: value for key, value in asdict(self).items() if value != getattr(plain, key)}
 
 
 def _check_choices(given: Mapping[str, Any], log: ProblemLog) -> None:

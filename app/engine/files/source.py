@@ -15,6 +15,7 @@ from app.engine.rows import RowProblem, TableError, refuse
 
 CHUNK_BYTES = 1 << 20
 SNIFFED_BYTES = 1 << 20
+_SLACK = 0.02
 _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -128,13 +129,16 @@ def _sniffed_encoding(head: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
-        best = charset_normalizer.from_bytes(head).best()
+        matches = charset_normalizer.from_bytes(head)
+        best = matches.best()
         if best is None:
             raise refuse(
                 "the encoding of the file could not be found out",
                 'declare it, such as "encoding": "latin-1"',
             ) from None
-        return codecs.lookup(best.encoding).name
+        # Central European code pages read western text nearly as well: what is common wins.
+        alike = {match.encoding for match in matches if match.chaos <= best.chaos + _SLACK}
+        return codecs.lookup("cp1252" if "cp1252" in alike else best.encoding).name
     return "utf-8"
 
 

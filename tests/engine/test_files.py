@@ -1,0 +1,274 @@
+"""Files as found in the world are read as tables, or refused by row, column and remedy."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
+from app.engine.schema import SchemaError
+
+
+def opened(data: bytes, **options: Any) -> TableReader:
+    return open_table(io.BytesIO(data), FileOptions(**options))
+
+
+def rows(data: bytes, **options: Any) -> list[list[str | None]]:
+    """All cells, row by row."""
+    return [
+        list(row)
+        for block in opened(data, **options)
+        for row in zip(*(column.to_pylist() for column in block.columns), strict=True)
+    ]
+
+
+def problems(data: bytes, **options: Any) -> tuple[RowProblem, ...]:
+    with pytest.raises(TableError) as refusal:
+        rows(data, **options)
+    return refusal.value.problems
+
+
+def test_a_plain_file_is_read_as_text() -> None:
+    assert rows(b"a,b\n1,x\n,\n") == [["1", "x"], ["", ""]]
+
+
+def test_quoted_cells_may_hold_delimiters_quotes_and_line_breaks() -> None:
+    assert rows(b'a,b\n"1,5","say ""hi""\r\nthere"\n2,3\n') == [
+        ["1,5", 'say "hi"\r\nthere'],
+        ["2", "3"],
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_delimiter_and_newline_are_found_out_and_reported(delimiter: str, newline: str) -> None:
+    lines = [f"a{delimiter}b", f"1{delimiter}x y", f"2{delimiter}z"]
+    reader = opened(newline.join([*lines, ""]).encode())
+    assert [block.num_rows for block in reader] == [2]
+    report = reader.report
+    assert (report.delimiter, report.newline, report.rows) == (delimiter, newline, 2)
+    assert report.columns == ("a", "b")
+
+
+def test_a_comma_in_the_numbers_does_not_hide_the_semicolons() -> None:
+    assert rows(b"a;b;c\n1,5;2,5;x\n3,5;4;y\n") == [["1,5", "2,5", "x"], ["3,5", "4", "y"]]
+
+
+def test_one_column_is_a_table_too() -> None:
+    assert rows(b"a\n1\n2\n") == [["1"], ["2"]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_is_dropped_and_reported(encoding: str) -> None:
+    reader = opened("ä,b\nß,1\n".encode(encoding))
+    assert [block.to_pydict() for block in reader] == [{"ä": ["ß"], "b": ["1"]}]
+    assert reader.report.byte_order_mark
+
+
+def test_an_encoding_is_found_out_or_declared() -> None:
+    text = "name;città\nJosé;Forlì\nAndré;Mondovì\nFrançois;Nardò\n" * 20
+    assert rows(text.encode("cp1252"))[0] == ["José", "Forlì"]
+    assert rows("a,b\n\xc9,1\n".encode("latin-1"), encoding="cp437") == [["╔", "1"]]
+
+
+def test_a_byte_that_cannot_be_decoded_names_row_and_column() -> None:
+    data = b"a,b\n" + b"1,2\n" * 400_000 + b"3,\xe9\n"
+    (problem,) = problems(data)
+    assert (problem.row, problem.record, problem.column) == (400_001, 400_002, "b")
+    assert "encoding" in problem.remedy
+
+
+@pytest.mark.parametrize("cut", [1_048_576, 1_048_577, 1_048_578])
+def test_characters_may_lie_across_the_chunks_that_are_read(cut: int) -> None:
+    filler = b"x" * (cut - len(b"a\n")) + b"\n"
+    assert rows(b"a\n" + filler + "é\nü\n".encode())[1:] == [["é"], ["ü"]]
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, lambda raw: pa.compress(raw, "zstd", True)])
+def test_compressed_files_are_opened(packed: Any) -> None:
+    reader = opened(packed(b"a,b\n1,2\n"))
+    assert [block.num_rows for block in reader] == [1]
+    assert reader.report.compression in ("gzip", "zstd")
+
+
+def test_a_broken_or_mislabelled_archive_is_refused() -> None:
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
+    assert "not whole gzip" in problems(whole[:-20])[0].message
+    assert "not whole zstd" in problems(whole, compression="zstd")[0].message
+
+
+def test_a_decompression_bomb_stops_at_the_limit() -> None:
+    bomb = gzip.compress(b"a\n" + b"1\n" * 5_000_000)
+    assert "larger than 1000000 bytes" in problems(bomb, max_bytes=1_000_000)[0].message
+
+
+def test_the_plain_size_is_limited_as_well() -> None:
+    assert "larger than 4 bytes" in problems(b"a,b\n1,2\n", max_bytes=4)[0].message
+
+
+def test_without_a_header_columns_have_positions() -> None:
+    reader = opened(b"1, x\n2, y\n\n", header=False)
+    assert reader.layout.names == ("column 1", "column 2")
+    assert not reader.layout.has_header
+    assert sum(block.num_rows for block in reader) == 2
+
+
+def test_several_header_rows_are_joined_into_one_name() -> None:
+    reader = opened(b'id,"which films,\nseen?",,age\n,one,two,\n1,y,n,3\n', header_rows=2)
+    assert reader.layout.names == (
+        "id",
+        "which films,\nseen? / one",
+        "which films,\nseen? / two",
+        "age",
+    )
+    assert reader.layout.first_record == 3
+    assert [block.num_rows for block in reader] == [1]
+
+
+def test_lines_before_the_header_and_comments_are_passed_over() -> None:
+    assert rows(b"Report\n\na,b\n1,2\n", skip_rows=2) == [["1", "2"]]
+    assert rows(b"# made today\na,b\n#no\n1,2\n#end", comment="#") == [["1", "2"]]
+
+
+def test_blank_and_double_names_are_reported() -> None:
+    reader = opened(b"a,,a,b\n1,2,3,4\n")
+    assert reader.report.notes == ("columns without a name: 2", 'columns named "a": 1, 3')
+    assert rows(b"a,,a,b\n1,2,3,4\n") == [["1", "2", "3", "4"]]
+
+
+def test_a_delimiter_at_the_end_of_every_row_makes_a_nameless_column() -> None:
+    assert rows(b"a,b\n1,2,\n3,4,\n") == [["1", "2", ""], ["3", "4", ""]]
+    assert rows(b"a,b,\n1,2,\n") == [["1", "2", ""]]
+
+
+def test_rows_of_another_width_are_all_named() -> None:
+    short, long = problems(b'a,b,c\n1,2,3\n\n"x\ny",2\n4,5,6\n1,2,3,4\n')
+    assert (short.row, short.record, short.column) == (2, 3, "c")
+    assert (long.row, long.record, long.column) == (4, 5, "c")
+    assert "cells in the row: 4, columns of the table: 3" in long.message
+
+
+def test_a_row_that_stands_in_quotes_as_a_whole_is_told_apart() -> None:
+    (problem,) = problems(b'a,b\n1,2\n"3,""x, y"""\n')
+    assert problem.row == 2
+    assert "take the outer quotes away" in problem.remedy
+
+
+def test_a_quote_that_is_never_closed_is_told_apart() -> None:
+    (problem,) = problems(b'a,b\n1,2\n"3,4\n5,6\n')
+    assert "never closed" in problem.remedy
+    (endless,) = problems(b'a,b\n1,"2\n' + b"5,6\n" * 3_000_000)
+    assert "never closed" in endless.message
+
+
+def test_quoting_can_be_turned_off() -> None:
+    assert rows(b'a,b\n5",6"\n', quote="") == [['5"', '6"']]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_refused(data: bytes) -> None:
+    assert "empty" in problems(data)[0].message
+
+
+def test_a_header_alone_is_a_table_without_rows() -> None:
+    assert rows(b"a,b\n") == []
+    assert rows(b"a,b") == []
+
+
+def test_an_endless_header_is_refused() -> None:
+    assert "header is longer" in problems(b"a," * 1_000_000)[0].message
+
+
+def test_json_lines_keep_numbers_as_written() -> None:
+    data = b'{"a": 1.50, "b": "x"}\n\n{"b": true, "a": null}\n{"a": [1]}\n'
+    assert rows(data) == [["1.50", "x"], [None, "true"], ['["1"]', None]]
+
+
+def test_wrong_json_lines_are_named() -> None:
+    found = problems(b'{"a": 1}\n[2]\n{"a": NaN}\n{"a"\n')
+    assert [problem.row for problem in found] == [2, 3, 4]
+    late = b'{"a": 1}\n' * 20_000 + b'{"a": 1, "z": 2}\n'
+    (problem,) = problems(late)
+    assert (problem.row, problem.column) == (20_001, "z")
+
+
+def parquet(**columns: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def test_parquet_comes_typed() -> None:
+    reader = opened(parquet(a=[1, None], b=["x", "y"]))
+    (block,) = list(reader)
+    assert block.to_pydict() == {"a": [1, None], "b": ["x", "y"]}
+    assert block.schema.field("a").type == pa.int64()
+    assert reader.report.format == "parquet"
+
+
+def test_broken_or_oversized_parquet_is_refused() -> None:
+    data = parquet(a=list(range(1000)))
+    assert "not whole Parquet" in problems(data[:-30])[0].message
+    assert "larger than 100 bytes" in problems(data, max_bytes=100)[0].message
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=8)
+
+
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=8))
+def test_whatever_is_quoted_is_read_back(table: list[list[str]]) -> None:
+    def line(cells: list[str]) -> str:
+        return ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n"
+
+    data = "".join(map(line, [["a", "b"], *table])).encode()
+    assert rows(data, delimiter=",", encoding="utf-8") == table
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused_never_a_crash(data: bytes) -> None:
+    try:
+        rows(data)
+    except TableError as refusal:
+        assert refusal.problems  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("wire", "pointer"),
+    [
+        ([], ""),
+        ({"format": "xlsx"}, "/format"),
+        ({"compression": "rar"}, "/compression"),
+        ({"encoding": "klingon"}, "/encoding"),
+        ({"encoding": "base64"}, "/encoding"),
+        ({"encoding": 8}, "/encoding"),
+        ({"delimiter": ""}, "/delimiter"),
+        ({"delimiter": "::"}, "/delimiter"),
+        ({"delimiter": "\n"}, "/delimiter"),
+        ({"delimiter": ";", "quote": ";"}, "/delimiter"),
+        ({"header": "yes"}, "/header"),
+        ({"header": False, "header_rows": 2}, "/header_rows"),
+        ({"header_rows": 11}, "/header_rows"),
+        ({"skip_rows": -1}, "/skip_rows"),
+        ({"skip_rows": True}, "/skip_rows"),
+        ({"max_bytes": 1}, "/max_bytes"),
+    ],
+)
+def test_wrong_options_are_refused_where_they_are_wrong(wire: Any, pointer: str) -> None:
+    with pytest.raises(SchemaError) as refusal:
+        FileOptions.parse(wire)
+    assert [error.pointer for error in refusal.value.errors] == [pointer]
+
+
+def test_options_are_read_back() -> None:
+    wire = {"format": "csv", "delimiter": ";", "quote": "", "header": False, "decimal": ","}
+    options = FileOptions.parse(wire, max_bytes=5)
+    assert options.to_wire() == wire
+    assert options.rows_of_names == 0
+    assert FileOptions.parse({"header": None}) == FileOptions()
