@@ -125,7 +125,7 @@ class Database:
             raise ValueError("the store is a SQLite file in this version")
         self.path = Path(parsed.database).absolute()
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        _create_private(self.path)
         self._busy_timeout_ms = int(busy_timeout_s * 1000)
         self.lock = WriteLock(self.path.with_suffix(".lock"), busy_timeout_s)
         self.write_engine = self._engine("BEGIN IMMEDIATE", query_only=False, connections=1)
@@ -228,6 +228,16 @@ class Database:
         self.write_engine.dispose()
         self.read_engine.dispose()
         self.lock.close()
+
+
+def _create_private(path: Path) -> None:
+    """Make the file for its owner alone.
+
+    A file that exists is not opened: closing it again would drop every lock that this process
+    holds on it for SQLite (POSIX), and another process could then take the log away.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def is_unavailable(error: DBAPIError) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import OperationalError
 
 from app.database import Base, Database
@@ -101,3 +103,24 @@ def test_automatic_checkpoints_are_off_on_every_connection(database: Database) -
             assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == 0
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
             assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
+
+
+def test_a_second_database_of_a_process_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Closing any descriptor of the file would drop them, and another process's last close
+    would then take the log away under the first."""
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    first = Database(url)
+    with first.write() as session:
+        session.execute(text("CREATE TABLE kept (value INTEGER)"))
+    Database(url).close()
+    code = (
+        "import sys; from app.database import Database; from sqlalchemy import text\n"
+        "other = Database(sys.argv[1])\n"
+        "with other.write() as session: session.execute(text('INSERT INTO kept VALUES (1)'))\n"
+        "other.close()"
+    )
+    subprocess.run([sys.executable, "-c", code, url], check=True)
+    assert Path(f"{first.path}-wal").exists()
+    with first.read() as session:
+        assert session.execute(text("SELECT count(*) FROM kept")).scalar_one() == 1
+    first.close()
