@@ -12,7 +12,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && /opt/halftone/bin/pip install --no-cache-dir --no-deps dist/*.whl
 
 FROM python:3.11-slim
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/halftone halftone \
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/halftone halftone \
  && chmod 0700 /var/lib/halftone
 COPY --from=build /opt/halftone /opt/halftone
 ENV PATH=/opt/halftone/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

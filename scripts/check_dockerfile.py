@@ -3,7 +3,8 @@
 What it does: makes a private mount namespace, so nothing is mounted or left behind elsewhere;
 gives each stage an empty directory as root; carries out COPY (through .dockerignore), ENV,
 WORKDIR, USER and RUN in it with chroot; then cuts the network off, starts CMD as the image's
-user, waits until HEALTHCHECK succeeds, and stops CMD with SIGTERM as Docker would.
+user, waits until HEALTHCHECK succeeds, takes the tour of examples/tour_httpx.py, and stops CMD
+with SIGTERM as Docker would.
 
 What it does not cover: the base image. This machine's /usr (read-only) and Python stand in for
 python:3.11-slim, so a package that the slim image lacks is not missed here; nor image layers,
@@ -20,6 +21,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -320,18 +322,21 @@ def leave_the_network() -> None:
 
 
 def check_image(image: Stage) -> None:
-    """CMD comes to life as a user without power, passes HEALTHCHECK, and stops when told to."""
+    """CMD comes to life as a user without power, is healthy, works, and stops when told to."""
     if image.user in {"root", "0"}:
         raise SystemExit("the image runs as root")
     if image.is_healthy():
         raise SystemExit("HEALTHCHECK succeeds while nothing runs")
-    service = image.start(image.cmd, {})
+    key = "hk_" + secrets.token_urlsafe(32)
+    service = image.start(image.cmd, {"HALFTONE_ADMIN_KEY": key})
     try:
         wait_until_healthy(image, service)
         owner = Path(f"/proc/{service.pid}").stat().st_uid
         print(f"healthy, running as uid {owner}")
         if owner == 0:
             raise SystemExit("CMD runs as root")
+        tour = [sys.executable, str(REPOSITORY / "examples" / "tour_httpx.py")]
+        subprocess.run([*tour, "http://127.0.0.1:8000", key], check=True)
         service.send_signal(signal.SIGTERM)
         code = service.wait(STOP_S)
         if code not in {0, -signal.SIGTERM, 128 + signal.SIGTERM}:
