@@ -1,8 +1,8 @@
 """How guarantees become charges: the conversions between epsilon, rho and delta.
 
 Everything is in the integer units of `loss`. The conversion from rho-zCDP to
-(epsilon, delta) is that of Canonne, Kamath and Steinke (2020, "The discrete Gaussian for
-differential privacy", proposition 7 with corollary 13): for every alpha > 1,
+(epsilon, delta) is that of Canonne, Kamath and Steinke ("The discrete Gaussian for
+differential privacy", 2020, arXiv:2004.00010v5): for every alpha > 1,
 
     delta <= exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 - 1/alpha)^alpha.
 

@@ -91,7 +91,7 @@ def count_scale(loss: PrivacyLoss, l1: int, l2_squared: int) -> tuple[Noise, flo
     """The noise and its scale for an integer vector that one unit moves by at most this much.
 
     Pure: discrete Laplace of b = l1 / epsilon. zCDP: discrete Gaussian of
-    sigma = l2 / sqrt(2 rho) (Canonne, Kamath and Steinke 2020, theorem 14).
+    sigma = l2 / sqrt(2 rho) (Canonne, Kamath and Steinke 2020).
     Raises `ScaleTooLarge`, which depends on the loss and the sensitivity alone.
     """
     if loss.amount <= 0:

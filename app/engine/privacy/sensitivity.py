@@ -15,6 +15,11 @@ clipped   an integer vector w on a grid of G steps to a count, with w.w <= C^2 c
           that are not 0, so by Cauchy-Schwarz L1 <= C sqrt(s); rounding was towards zero,
           so L1 <= k G too.
 
+Histograms that divide a loss among them are the joint release of their concatenation: with
+sigma_i = L2_i / sqrt(2 rho_i) the Gaussian noise on it costs sum L2_i^2 / (2 sigma_i^2) =
+sum rho_i = rho. Two `one` histograms in equal shares so get sigma = sqrt(2) / sqrt(2 rho)
+each, as the L2 norm sqrt(2) of both together asks. In a pure session L1 norms add likewise.
+
 A `row` unit is the case k = 1. Which cells and rows are drawn (`distinct`, ties of `one`)
 depends on the unit's own rows and its own randomness, so the statement holds for every
 draw, and therefore for the mixture of all draws.
