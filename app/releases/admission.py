@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
+from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, find_replay, remember
 from app.jobs import queue
 from app.ledger import service as ledger
 from app.problems import Conflict, Invalid
-from app.releases import costing, events, repository, samples
+from app.releases import costing, events, repository, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.models import ReleaseRow
@@ -36,7 +37,8 @@ class Prepared:
 class Accepted:
     """A release, just admitted or (`replayed`) admitted by an earlier attempt."""
 
-    release_id: str
+    release: ReleaseRow
+    dataset: DatasetRow
     replayed: bool
 
 
@@ -53,6 +55,7 @@ def prepare(
     with database.read() as session:
         if find_replay(session, attempt):
             return Prepared(dataset_id, form, None)
+        samples.check_room(session, principal.id, settings)
     costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
     if costed.problems:
         raise Invalid("The release cannot run as asked.", errors=costed.problems)
@@ -69,18 +72,17 @@ def admit(
     """Charge and queue. Raises `BudgetExceeded`, or `Conflict` where the dataset changed."""
     replay = find_replay(session, attempt)
     if replay is not None:
-        return Accepted(replay.resource_id, replayed=True)
+        return Accepted(*service.visible(session, principal, replay.resource_id), replayed=True)
     if prepared.costing is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
     access = open_dataset(session, principal, prepared.dataset_id)
     if costing.accepting(access).state != "ready":
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
     costing.public_facts(session, principal, prepared.form.public_dataset)
-    samples.check_room(session, principal.id, settings)
     release = _charge(session, principal, access, prepared.form, prepared.costing)
     session.add(release)
     session.flush()
-    events.state_changed(session, release)
+    events.began(session, release)
     queue.enqueue(
         session,
         kind="fit",
@@ -89,7 +91,7 @@ def admit(
         settings=settings,
     )
     remember(session, attempt, ACCEPTED, release.id)
-    return Accepted(release.id, replayed=False)
+    return Accepted(release, access.dataset, replayed=False)
 
 
 def _charge(

@@ -18,14 +18,16 @@ from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.datasets.models import DatasetRow
-from app.engine.privacy.loss import Accountant
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
+from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
+from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
 from app.problems import Conflict, FieldError, Invalid, NotFound
 from app.releases import repository, samples
 from app.releases.catalogue import Case, Catalogue
+from app.releases.dictionaries import dictionary_of
 from app.releases.schemas import ReleaseIn
 from app.security.access import Access, open_dataset
 from app.security.principals import Principal
@@ -35,20 +37,36 @@ _LARGEST_EXPONENT = 300
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What the account would book for the guarantee, and the loss that the session opens with."""
+
+    accountant: Accountant
+    charge: Charge
+    loss: PrivacyLoss
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, accountant: Accountant) -> Terms:
+        """Raises `Invalid` for a guarantee that the accountant does not take."""
+        try:
+            return cls(accountant, *open_guarantee(guarantee, accountant))
+        except GuaranteeNotAccepted as error:
+            raise Invalid.at(error.pointer, error.message, error.remedy) from None
+
+
+@dataclass(frozen=True, slots=True)
 class Costing:
     """The outcome: with `problems` the release is refused and the rest may be missing."""
 
     entry: Entry | None
     params: dict[str, Any]
-    preview: ledger.Preview | None
+    terms: Terms | None
     preflight: Preflight | None
     problems: tuple[FieldError, ...]
-    accountant: Accountant
 
     @property
     def charge(self) -> dict[str, str] | None:
         """What would be booked, in the account's own terms."""
-        return None if self.preview is None else self.preview.charge.as_wire(self.accountant)
+        return None if self.terms is None else self.terms.charge.as_wire(self.terms.accountant)
 
     @property
     def expected_error(self) -> float | None:
@@ -76,9 +94,8 @@ class _Facts:
     """What was read in one snapshot, before any synthesizer is asked."""
 
     dataset: DatasetRow
-    accountant: Accountant
     public: PublicFacts | None
-    preview: ledger.Preview | None
+    terms: Terms | None
 
 
 def cost(
@@ -100,16 +117,32 @@ def cost(
         entry = catalogue.entry(form.synthesizer)
         params = plain_form(form.params)
     preflight = None
-    if entry is not None and facts.preview is not None and not faults.found:
-        case = _case(facts, facts.preview, form, settings)
+    if entry is not None and facts.terms is not None and not faults.found:
+        case = _case(facts, facts.terms.loss, form, settings)
         with faults.caught():
             params, preflight = catalogue.check(entry, params, case)
             faults.found += [
                 FieldError(problem.pointer, problem.message, problem.remedy)
                 for problem in preflight.problems
             ]
-    problems = tuple(faults.found)
-    return Costing(entry, params, facts.preview, preflight, problems, facts.accountant)
+    return Costing(entry, params, facts.terms, preflight, tuple(faults.found))
+
+
+def preview(
+    database: Database, principal: Principal, dataset_id: str, form: ReleaseIn
+) -> ledger.Preview:
+    """What the budget would say to a guarantee that the account takes; nothing is charged."""
+    with database.read() as session:
+        access = open_dataset(session, principal, dataset_id)
+        assert access.dataset.account_id is not None
+        return ledger.preview(
+            session,
+            account=repository.account(session, access.dataset.account_id),
+            grant=access.grant,
+            reveal_account=access.shows_budget,
+            guarantee=form.guarantee.to_guarantee(),
+            approximate_delta=0,
+        )
 
 
 def accepting(access: Access) -> DatasetRow:
@@ -139,7 +172,7 @@ def public_facts(
         raise _no_public_dataset() from None
     if dataset.visibility != "public" or dataset.state != "ready" or dataset.rows is None:
         raise _no_public_dataset()
-    return PublicFacts(Schema.parse(dataset.schema), dataset.rows)
+    return PublicFacts(dictionary_of(dataset), dataset.rows)
 
 
 def plain_form(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,26 +187,19 @@ def _facts(
     dataset = accepting(access)
     assert dataset.account_id is not None
     account = repository.account(session, dataset.account_id)
-    public = preview = None
+    public = terms = None
     with faults.caught():
         public = public_facts(session, principal, form.public_dataset)
     with faults.caught():
-        preview = ledger.preview(
-            session,
-            account=account,
-            grant=access.grant,
-            reveal_account=access.shows_budget,
-            guarantee=form.guarantee.to_guarantee(),
-            approximate_delta=0,
-        )
-    return _Facts(dataset, Accountant(account.accountant), public, preview)
+        terms = Terms.of(form.guarantee.to_guarantee(), Accountant(account.accountant))
+    return _Facts(dataset, public, terms)
 
 
-def _case(facts: _Facts, preview: ledger.Preview, form: ReleaseIn, settings: Settings) -> Case:
+def _case(facts: _Facts, loss: PrivacyLoss, form: ReleaseIn, settings: Settings) -> Case:
     return Case(
-        schema=Schema.parse(facts.dataset.schema),
+        schema=dictionary_of(facts.dataset),
         unit=PrivacyUnit.parse(facts.dataset.unit),
-        loss=preview.loss,
+        loss=loss,
         public=facts.public,
         limits=Limits(
             max_total_rows=facts.dataset.max_total_rows,

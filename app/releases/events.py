@@ -27,6 +27,11 @@ class Report(Protocol):
     def stage(self) -> str: ...
 
 
+def began(session: Session, release: ReleaseRow) -> None:
+    """The first event of a release that is being made."""
+    session.add(_row(release.id, 1, "state", {"state": release.state}))
+
+
 def state_changed(session: Session, release: ReleaseRow) -> None:
     _append(session, release.id, "state", {"state": release.state})
 
@@ -78,4 +83,8 @@ def _append(session: Session, release_id: str, kind: str, data: dict[str, Any]) 
     last = session.scalar(
         select(func.max(EventRow.sequence)).where(EventRow.release_id == release_id)
     )
-    session.add(EventRow(release_id=release_id, sequence=(last or 0) + 1, type=kind, data=data))
+    session.add(_row(release_id, (last or 0) + 1, kind, data))
+
+
+def _row(release_id: str, sequence: int, kind: str, data: dict[str, Any]) -> EventRow:
+    return EventRow(release_id=release_id, sequence=sequence, type=kind, data=data)

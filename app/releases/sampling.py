@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.datasets.models import DatasetRow
-from app.engine.schema import Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.registry import UnknownSynthesizer
 from app.idempotency import Attempt, find_replay, remember
 from app.problems import Conflict, Invalid, NotReady
 from app.releases import repository, results, samples, service
+from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import PART, StoredSample
 from app.releases.models import ReleaseRow, SampleRow
 from app.releases.schemas import SampleIn
@@ -89,7 +89,7 @@ def ready(
         kind=sample.kind,
         content_sha256=sample.content_sha256,
         size_bytes=sample.size_bytes,
-        schema=Schema.parse(dataset.schema),
+        schema=dictionary_of(dataset),
         file=file,
     )
 

@@ -28,9 +28,10 @@ def releases(
     session: Session, principal: Principal, rows: Sequence[tuple[ReleaseRow, DatasetRow]]
 ) -> list[ReleaseOut]:
     """Several releases as this principal may see them."""
-    samples = repository.samples_of(session, [release.id for release, _ in rows])
+    published = [release.id for release, _ in rows if release.state == "succeeded"]
+    samples = repository.samples_of(session, published) if published else {}
     return [
-        _release(session, principal, release, dataset, samples[release.id])
+        _release(session, principal, release, dataset, samples.get(release.id, []))
         for release, dataset in rows
     ]
 

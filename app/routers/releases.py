@@ -10,12 +10,12 @@ import anyio
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.engine.schema import Schema
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
 from app.releases import admission, costing, events, repository, results, service, views
 from app.releases.admission import Prepared
 from app.releases.catalogue import Catalogue
+from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED
@@ -114,9 +114,8 @@ def request_release(
     cover is refused with what is left and the largest epsilon that would fit.
     """
     accepted = admission.admit(session, principal, checked, attempt, settings)
-    created(request, response, f"/v1/releases/{accepted.release_id}", replayed=accepted.replayed)
-    release, dataset = service.visible(session, principal, accepted.release_id)
-    return views.release(session, principal, release, dataset)
+    created(request, response, f"/v1/releases/{accepted.release.id}", replayed=accepted.replayed)
+    return views.release(session, principal, accepted.release, accepted.dataset)
 
 
 def created(request: Request, response: Response, path: str, *, replayed: bool) -> None:
@@ -145,7 +144,9 @@ def preflight(
     What would be refused with 422 is listed under `problems` instead.
     """
     costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
-    preview, needs = costed.preview, costed.preflight
+    needs, preview = costed.preflight, None
+    if costed.terms is not None:
+        preview = costing.preview(database, principal, dataset_id, form)
     return PreflightOut(
         fits=preview is not None and preview.fits and not costed.problems,
         charge=costed.charge,
@@ -322,7 +323,7 @@ def get_measurements(
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    schema = Schema.parse(dataset.schema)
+    schema = dictionary_of(dataset)
     if form == "json":
         pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
     else:
