@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from types import FrameType
 
 from app import migrate
 from app.database import Database
+from app.engine.synthesizers import registry
 from app.jobs import liveness, queue
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
@@ -122,11 +124,18 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
         _follow_parent(shutdown)
     else:
         migrate.to_head(settings.url)
+    warm_up()
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     with ChildHost(settings) as host, chores:
         Worker(database, settings, executors(host), OUTCOMES, shutdown).work()
     database.close()
+
+
+def warm_up() -> None:
+    """Import what the first job of each kind would otherwise wait for."""
+    registry.import_builtins()
+    importlib.import_module("pandas")  # by pyarrow, at its first conversion to numpy
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
