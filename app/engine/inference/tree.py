@@ -198,6 +198,11 @@ def _drawn_given(
     return drawn
 
 
+def _dot(first: Floats, second: Floats) -> float:
+    """Without BLAS, whose threads cost more than they save and change the rounding."""
+    return float(np.sum(first * second))
+
+
 @dataclass(frozen=True)
 class _Target:
     """Pooled noisy marginals in flat form: f(p) = 1/2 sum precision (total p - values)^2."""
@@ -222,18 +227,18 @@ class _Target:
         return cls(values, precision, total)
 
     def loss(self, shares: Floats) -> float:
-        return 0.5 * float(self.precision @ (self.total * shares - self.values) ** 2)
+        return 0.5 * _dot(self.precision, (self.total * shares - self.values) ** 2)
 
     def gradient(self, shares: Floats) -> Floats:
         return self.total * self.precision * (self.total * shares - self.values)
 
     def curvature(self, step: Floats) -> float:
-        return 0.5 * self.total**2 * float(self.precision @ step**2)
+        return 0.5 * self.total**2 * _dot(self.precision, step**2)
 
     def gap(self, forest: Forest, shares: Floats) -> float:
         """Frank-Wolfe gap: no distribution on the forest has a loss lower by more."""
         slope = self.gradient(shares)
-        return float(slope @ shares) - forest.least(slope)
+        return _dot(slope, shares) - forest.least(slope)
 
 
 def fit_tree(
@@ -303,7 +308,7 @@ class _Descent:
             point = (1 - weight) * self.best + weight * self.mirror
             theta = self.theta - self.target.gradient(point) / (self.smoothness * weight)
             mirror, log_partition = self.forest.marginals(theta)
-            distance = float((theta - self.theta) @ mirror) - log_partition + self.log_partition
+            distance = _dot(theta - self.theta, mirror) - log_partition + self.log_partition
             if self.target.curvature(mirror - self.mirror) <= self.smoothness * distance + 1e-12:
                 break
             self.smoothness *= 2

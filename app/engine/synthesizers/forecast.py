@@ -1,4 +1,4 @@
-"""How much a run will count and hold, from public facts."""
+"""How much a run will count, hold and draw, from public facts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ _CELLS_AT_ONCE = 2**25
 
 _COPIES_OF_A_COLUMN = 3
 """Sampled cells, their stored codes, and the copy through the pipe."""
+
+_SECONDS_PER_CELL = 5e-5
+"""Exact discrete noise by OpenDP 0.16: 40 microseconds a cell on a busy two-core machine."""
 
 _PROCESS_BYTES = 150 * 2**20
 """An interpreter with numpy and this package."""
@@ -28,7 +31,12 @@ def table_bytes(columns: int, limits: Limits) -> int:
     return _PROCESS_BYTES + rows * 8 * (columns + 1 + _COPIES_OF_A_COLUMN)
 
 
-def memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
+def run_problems(memory_bytes: int, cells: int, limits: Limits) -> tuple[Problem, ...]:
+    """A run that would need too much memory, or over half its time for `cells` draws of noise."""
+    return _memory_problems(memory_bytes, limits) + _time_problems(cells, limits)
+
+
+def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
     if memory_bytes <= limits.memory_bytes:
         return ()
     needed, allowed = -(-memory_bytes // 2**20), limits.memory_bytes // 2**20
@@ -37,6 +45,19 @@ def memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
             "/params",
             f"the run would need {needed} MiB; {allowed} MiB are allowed",
             "choose fewer columns, coarser `bins`, or ask for fewer rows",
+        ),
+    )
+
+
+def _time_problems(cells: int, limits: Limits) -> tuple[Problem, ...]:
+    if cells * _SECONDS_PER_CELL <= limits.time_s / 2:
+        return ()
+    needed = round(cells * _SECONDS_PER_CELL)
+    return (
+        Problem(
+            "/params",
+            f"drawing the noise of {cells} cells would take about {needed} seconds",
+            "choose fewer columns, or coarser `bins`",
         ),
     )
 

@@ -38,11 +38,11 @@ from app.engine.synthesizers.contribution import (
     expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import memory_problems, table_bytes
+from app.engine.synthesizers.forecast import run_problems, table_bytes
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 MOST_CELLS = 10_000_000
-_BYTES_PER_CELL = 80
+_BYTES_PER_CELL = 100
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
 
 
@@ -133,7 +133,7 @@ class Histogram:
             _questions(axes, contribution, unit), _shares(unit, contribution, loss), unit, loss
         )
         memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        problems += noise_problems(errors, contribution) + memory_problems(memory, limits)
+        problems += noise_problems(errors, contribution) + run_problems(memory, axes.cells, limits)
         return Preflight(axes.cells, memory, errors[0], problems)
 
     def fit(

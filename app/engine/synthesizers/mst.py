@@ -41,8 +41,8 @@ from app.engine.synthesizers.contribution import (
 )
 from app.engine.synthesizers.forecast import (
     counting_bytes,
-    memory_problems,
     question_problems,
+    run_problems,
     table_bytes,
 )
 from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
@@ -144,7 +144,7 @@ class Mst:
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
         memory += counting_bytes(sum(pair_cells))
         problems += contribution_problems(contribution, unit, loss)
-        problems += memory_problems(memory, limits) + question_problems(
+        problems += run_problems(memory, cells, limits) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
             "lower it, choose fewer columns, or coarser `bins`",

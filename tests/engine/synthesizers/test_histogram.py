@@ -232,6 +232,12 @@ def test_a_sample_beyond_the_memory_is_told_before_it_is_charged() -> None:
     assert [problem.pointer for problem in preflight.problems] == ["/params"]
 
 
+def test_noise_that_takes_too_long_to_draw_is_told_before_it_is_charged() -> None:
+    limits = dataclasses.replace(LIMITS, time_s=0.02)
+    preflight = Histogram().check(colours(), ROW, params(), GAUSSIAN, None, limits)
+    assert ["seconds" in problem.message for problem in preflight.problems] == [True]
+
+
 @pytest.mark.parametrize(
     "form",
     [
