@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.engine.encoding import EncodedBlock, Encoder, TableError, render
 from app.engine.files import TableLayout
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.schema import PrivacyUnit, Schema, SchemaError
 
 ROW = PrivacyUnit("row")
 
@@ -140,6 +140,28 @@ def test_moments_and_clocks_drop_fractions_of_a_second() -> None:
     assert read(field("time"), "13:05", "13:05:09.5") == [dt.time(13, 5), dt.time(13, 5, 9)]
     assert read(field("time", format="%I %p"), "12 am", "12 PM") == [dt.time(0), dt.time(12)]
     assert len(messages(field("time"), "24:00:00", "12:60:00", "1:2")) == 3
+
+
+@given(
+    marks=st.permutations(["%d", "%m", "%Y"]),
+    between=st.text(st.characters(codec="utf-8", exclude_characters="%"), min_size=1, max_size=3),
+)
+def test_dates_may_be_written_with_any_marks_between(marks: list[str], between: str) -> None:
+    form = between.join(marks)
+    wire = {
+        "name": "x",
+        "type": "date",
+        "format": form,
+        "constraints": {"minimum": "2020-01-01", "maximum": "2020-12-31"},
+    }
+    try:
+        schema = Schema.parse({"fields": [wire]})
+    except SchemaError:
+        assert not form.isprintable()
+        return
+    cell = between.join({"%d": "05", "%m": "11", "%Y": "2020"}[mark] for mark in marks)
+    encoded = Encoder(schema, ROW).encode(block(x=[cell]))
+    assert schema.column("x").decode(encoded.codes["x"]).to_pylist() == [dt.date(2020, 11, 5)]
 
 
 def test_point_masses_keep_their_own_cell() -> None:

@@ -122,6 +122,12 @@ def test_all_problems_are_told_at_once() -> None:
         (field("date", format="%Q", constraints={"minimum": "2020-01-01",
                                                  "maximum": "2020-12-31"}), "/format"),
         (field("time", constraints={"minimum": "25:00"}), "/constraints/minimum"),
+        (field("time", format="%H %H"), "/format"),
+        (field("time", format="%H\n"), "/format"),
+        (field("time", format="hour"), "/format"),
+        (field("time", format=["%H:%M", "%Y"]), "/format/1"),
+        (field("time", format=[]), "/format"),
+        (whole(special=list(range(1001))), "/special"),
         (field("string", role="entity", bins=3), "/bins"),
         (
             field("string", constraints={"enum": ["a"], "required": True}, undeclared="null"),

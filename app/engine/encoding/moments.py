@@ -30,6 +30,7 @@ _MARKS = {
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]+)?)?"
 _MIDNIGHT = r"(?:[T ]00:00(?::00(?:\.0+)?)?)?Z?"
+_ASCII_MARK = re.compile(r"[!-/:-@\[-`{-~]")  # RE2 takes no other escapes
 _ISO = {
     "date": _DATE + _MIDNIGHT,
     "datetime": f"{_DATE}(?:[T ]{_CLOCK})?Z?",
@@ -58,7 +59,7 @@ def ticks(
 
 def _pattern(form: str) -> str:
     pieces = re.split(r"%(.)", form)
-    literal = [re.sub(r"([^\w\s])", r"\\\1", piece) for piece in pieces[::2]]
+    literal = [_ASCII_MARK.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
     marks = [_MARKS[mark] for mark in pieces[1::2]] + [""]
     return "".join(text + mark for text, mark in zip(literal, marks, strict=True))
 

@@ -23,7 +23,8 @@ from app.engine.schema.constraints import (
     Sum,
 )
 from app.engine.schema.problems import ProblemLog
-from app.engine.schema.values import Value, from_wire
+from app.engine.schema.scalars import ValueReader, check_keys
+from app.engine.schema.values import Value, tick
 
 MOST_CONSTRAINTS = 1000
 MOST_LOOKUP_ROWS = 100_000
@@ -60,9 +61,7 @@ class _RuleReader:
             self.log.add("unknown kind of constraint", f"use one of {', '.join(kinds)}", "kind")
             return None
         read, known = kinds[kind]
-        for key in self.wire:
-            if key not in known | {"kind", "title", "description"}:
-                self.log.add("unknown key", f"use {', '.join(sorted(known))}", str(key))
+        check_keys(self.wire, known | {"kind", "title", "description"}, self.log)
         before = len(self.log.found)
         constraint = read()
         return constraint if len(self.log.found) == before else None
@@ -100,14 +99,10 @@ class _RuleReader:
         return Sum(total, parts, tolerance)
 
     def _tolerance(self, raw: Any) -> float | None:
-        try:
-            tolerance = float(str(from_wire("number", raw)))
-        except ValueError as error:
-            self.log.add(str(error), "give a number of at least 0", "tolerance")
-            return None
-        if tolerance < 0:
+        tolerance = ValueReader("number", (), self.log).value(raw, "tolerance")
+        if tolerance is not None and tick(tolerance) < 0:
             self.log.add("a tolerance is not negative", "give at least 0", "tolerance")
-        return tolerance
+        return None if tolerance is None else float(tick(tolerance))
 
     def _order(self) -> Constraint | None:
         columns, strict = self._several("columns", 2), self.wire.get("strict", False)
@@ -182,11 +177,7 @@ class _RuleReader:
         )
 
     def _value(self, column: Column, raw: Any, *steps: str | int) -> Value | None:
-        try:
-            return from_wire(column.type, raw, column.text_format.formats)
-        except ValueError as error:
-            self.log.add(str(error), f"write a value of type {column.type}", *steps)
-            return None
+        return ValueReader(column.type, column.text_format.formats, self.log).value(raw, *steps)
 
     def _declared(self, column: Column, raw: Any, *steps: str | int) -> Value | None:
         """A value that the column can store; None stands for null."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.engine.schema.problems import ProblemLog
+from app.engine.schema.scalars import check_keys
 
 MOST_ROWS_PER_ENTITY = 2**31 - 1
 
@@ -44,7 +45,7 @@ class PrivacyUnit:
         if not isinstance(wire, Mapping):
             log.add("a privacy unit is an object", 'write {"kind": "row"}')
             log.raise_if_any()
-        _check_keys(wire, log)
+        check_keys(wire, {"kind", "column", "max_rows"}, log)
         kind = wire.get("kind")
         if kind not in ("row", "entity"):
             log.add("`kind` is `row` or `entity`", "choose one of the two", "kind")
@@ -60,12 +61,6 @@ class PrivacyUnit:
         if kind == "row":
             return cls("row")
         return cls("entity", wire["column"], wire["max_rows"])
-
-
-def _check_keys(wire: Mapping[str, Any], log: ProblemLog) -> None:
-    for key in wire:
-        if key not in ("kind", "column", "max_rows"):
-            log.add("unknown key", "use `kind`, `column` and `max_rows`", str(key))
 
 
 def _check_entity(wire: Mapping[str, Any], log: ProblemLog) -> None:

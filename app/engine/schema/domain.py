@@ -1,0 +1,184 @@
+"""Reading what the cells of a column may hold: scale, point masses, undeclared values, bins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
+from app.engine.schema.column import MOST_CELLS, Undeclared
+from app.engine.schema.problems import ProblemLog
+from app.engine.schema.scalars import ValueReader
+from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
+from app.engine.schema.values import TypeName, Value, tick
+
+MOST_BINS_LISTED = 100_000
+MOST_SPECIAL = 1000
+
+
+@dataclass(frozen=True)
+class DomainReader:
+    """Reads the domain keys of a field; what is wrong is logged and left at its default.
+
+    `limits` is the field's `constraints` object.
+    """
+
+    wire: Mapping[str, Any]
+    limits: Mapping[str, Any]
+    values: ValueReader
+
+    @property
+    def kind(self) -> TypeName:
+        return self.values.kind
+
+    @property
+    def log(self) -> ProblemLog:
+        return self.values.log
+
+    def scale(self) -> Scale | None:
+        limits = self.limits
+        if self.kind == "boolean":
+            for key in ("enum", "minimum", "maximum"):
+                if key in limits:
+                    self.log.add(
+                        "a boolean is false or true", f"leave `{key}` out", "constraints", key
+                    )
+            return Categories((False, True))
+        if "enum" in limits:
+            return self._categories()
+        return self._range()
+
+    def _categories(self) -> Scale | None:
+        for key in ("minimum", "maximum"):
+            if key in self.limits:
+                self.log.add(
+                    "`enum` already lists every value", f"leave `{key}` out", "constraints", key
+                )
+        if "bins" in self.wire:
+            self.log.add("a column of categories has a cell for each", "leave `bins` out", "bins")
+        values = self.values.values(self.limits["enum"], "constraints", "enum")
+        return None if values is None else Categories(tuple(values))
+
+    def _range(self) -> Scale | None:
+        ends = self._ends()
+        step = self._step()
+        if ends is None:
+            return None
+        minimum, maximum = ends
+        if maximum < minimum:
+            self.log.add(
+                "the maximum lies below the minimum", "swap them", "constraints", "maximum"
+            )
+            return None
+        if self.kind != "number":
+            step = Decimal(1)
+        elif step is None:
+            step = default_step(minimum, maximum)
+        if (maximum - minimum) // step >= MOST_CODES:
+            self.log.add(
+                "the range has more than 2^32 - 1 points",
+                "narrow it" if self.kind != "number" else "narrow it or declare a larger `step`",
+                "constraints",
+                "maximum",
+            )
+            return None
+        return Linear(self.kind, minimum, maximum, step)
+
+    def _ends(self) -> tuple[Decimal, Decimal] | None:
+        ends: list[Decimal] = []
+        for key, natural in (("minimum", 0), ("maximum", 86_399)):
+            if key in self.limits:
+                value = self.values.value(self.limits[key], "constraints", key)
+                ends += [] if value is None else [tick(value)]
+            elif self.kind == "time":
+                ends.append(Decimal(natural))
+            else:
+                self.log.add(
+                    f"a column of type {self.kind} needs a public {key}",
+                    "give `minimum` and `maximum`, or list its values in `enum`",
+                    "constraints",
+                    key,
+                )
+        return (ends[0], ends[1]) if len(ends) == 2 else None
+
+    def _step(self) -> Decimal | None:
+        if "step" not in self.wire:
+            return None
+        if self.kind != "number":
+            self.log.add("only a number has a `step`", "leave it out", "step")
+            return None
+        step = self.values.value(self.wire["step"], "step")
+        if step is not None and tick(step) <= 0:
+            self.log.add("a step is positive", "give the distance between two values", "step")
+            return None
+        return None if step is None else tick(step)
+
+    def treatments(self, scale: Scale, nullable: bool) -> dict[str, Any]:
+        other = None
+        if self.wire.get("other") is not None:
+            other = self.values.value(self.wire["other"], "other")
+        return {
+            "special": self._special(scale),
+            "other": other,
+            "undeclared": self._undeclared(scale, nullable),
+            "bins": self._bins(scale),
+        }
+
+    def _special(self, scale: Scale) -> tuple[Value, ...]:
+        if "special" not in self.wire:
+            return ()
+        if not isinstance(scale, Linear):
+            self.log.add("each category has a cell of its own", "leave `special` out", "special")
+            return ()
+        return self.values.values(self.wire["special"], "special", most=MOST_SPECIAL) or ()
+
+    def _undeclared(self, scale: Scale, nullable: bool) -> Undeclared:
+        has_other = self.wire.get("other") is not None
+        choice = self.wire.get("undeclared", "other" if has_other else "reject")
+        problem = None
+        if choice not in ("other", "null", "clip", "reject"):
+            problem = ("unknown treatment", "use other, null, clip or reject")
+        elif choice == "other" and not has_other:
+            problem = ("undeclared values have nowhere to go", "declare `other`")
+        elif choice == "null" and not nullable:
+            problem = ("a required column has no null", 'choose another, or "required": false')
+        elif choice == "clip" and not isinstance(scale, Linear):
+            problem = ("only a range can be clipped to", "use other, null or reject")
+        if problem:
+            self.log.add(*problem, "undeclared")
+            return "reject"
+        return cast(Undeclared, choice)
+
+    def _bins(self, scale: Scale) -> int | tuple[Value, ...] | None:
+        raw = self.wire.get("bins")
+        if raw is None or not isinstance(scale, Linear):
+            if raw is not None and self.kind == "boolean":
+                self.log.add("a boolean has a cell for each value", "leave `bins` out", "bins")
+            return None
+        if isinstance(raw, list):
+            return self._edges(raw, scale)
+        if not isinstance(raw, int) or isinstance(raw, bool) or not 1 <= raw <= MOST_CELLS:
+            self.log.add(
+                f"`bins` is a count from 1 to {MOST_CELLS}, or a list of edges",
+                "give one of the two",
+                "bins",
+            )
+            return None
+        return raw
+
+    def _edges(self, raw: list[Any], scale: Linear) -> tuple[Value, ...] | None:
+        if not raw or len(raw) > MOST_BINS_LISTED:
+            self.log.add(f"expected 1 to {MOST_BINS_LISTED} edges", "list them or count", "bins")
+            return None
+        values = [self.values.value(edge, "bins", i) for i, edge in enumerate(raw)]
+        edges = [value for value in values if value is not None]
+        if len(edges) != len(raw):
+            return None
+        places = [tick(edge) for edge in edges]
+        for index, place in enumerate(places):
+            if not scale.minimum <= place <= scale.maximum:
+                self.log.add("an edge lies between minimum and maximum", "move it", "bins", index)
+            if index and place <= places[index - 1]:
+                self.log.add("edges rise strictly", "sort them", "bins", index)
+        return tuple(edges)
