@@ -96,7 +96,7 @@ class ExactRoute(APIRoute):
 
 async def _parse_into(request: Request) -> None:
     body = await read_limited(request, request.app.state.settings.max_body_bytes)
-    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if body and kind not in JSON_TYPES:
         raise UnsupportedMedia("Send the body as application/json.")
     request._body = body

@@ -154,7 +154,9 @@ def _life(
 ) -> datetime | None:
     if expires_at is not None and not moment < expires_at <= moment + LONGEST_LIFE:
         raise Invalid.at(
-            "/expires_at", "The moment is not in the future.", "Send a later moment, or none."
+            "/expires_at",
+            "A key expires within the next hundred years, or not at all.",
+            "Send a moment between now and then, or none.",
         )
     if actor is None or actor.is_admin or actor.key_id is None:
         return expires_at
