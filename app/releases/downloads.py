@@ -76,12 +76,12 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
     """The bytes of the download; every chunk is read in a short transaction of its own."""
     if rendering.format is Format.PARQUET:
         return iter(lambda: sample.file.read(_BYTES_AT_ONCE), b"")
-    groups = _groups(sample.file)
-    if rendering.format is Format.JSONL:
-        return (json_lines(group) for group in groups)
     style = CsvStyle({}, escape_formulas=rendering.escape_formulas)
     if sample.kind == "rows":
         style = CsvStyle.of(sample.schema, escape_formulas=rendering.escape_formulas)
+    groups = _groups(sample.file)
+    if rendering.format is Format.JSONL:
+        return (json_lines(group, style.formats) for group in groups)
     return csv_pieces(groups, pq.read_schema(sample.file).names, style)
 
 

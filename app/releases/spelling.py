@@ -69,14 +69,15 @@ def csv_lines(table: pa.Table, style: CsvStyle) -> bytes:
     return _joined(pc.binary_join_element_wise(*cells, ","))
 
 
-def json_lines(table: pa.Table) -> bytes:
-    """All rows of a table, an object a line."""
+def json_lines(table: pa.Table, formats: Mapping[str, TextFormat]) -> bytes:
+    """All rows of a table, an object a line: JSON's types, dates in the format of the column."""
     if not table.num_rows:
         return b""
     pieces: list[Any] = []
     for place, name in enumerate(table.column_names):
         pieces.append(("{" if place == 0 else ",") + json.dumps(name, ensure_ascii=False) + ":")
-        pieces.append(_json_cells(table.column(name).combine_chunks()))
+        form = formats.get(name, TextFormat())
+        pieces.append(_json_cells(table.column(name).combine_chunks(), form))
     return _joined(pc.binary_join_element_wise(*pieces, "}", ""))
 
 
@@ -112,16 +113,16 @@ def _moment(value: dt.date | dt.time, form: TextFormat) -> str:
     return value.isoformat()
 
 
-def _json_cells(array: pa.Array) -> pa.Array:
+def _json_cells(array: pa.Array, form: TextFormat) -> pa.Array:
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         cells = pc.cast(array, pa.string())
     else:
-        cells = _each(array, _json)
+        cells = _each(array, lambda value: _json(value, form))
     return pc.fill_null(cells, "null")
 
 
-def _json(value: Any) -> str:
-    plain = value if isinstance(value, str | bool) else value.isoformat()
+def _json(value: Any, form: TextFormat) -> str:
+    plain = value if isinstance(value, str | bool) else _moment(value, form)
     return json.dumps(plain, ensure_ascii=False)
 
 
