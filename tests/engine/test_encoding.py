@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.encoding import EncodedBlock, Encoder, TableError, render
+from app.engine.encoding import EncodedBlock, Encoder, TableError
 from app.engine.files import TableLayout
 from app.engine.schema import PrivacyUnit, Schema, SchemaError
 
@@ -339,28 +338,3 @@ def test_rows_that_break_a_constraint_are_kept_and_counted() -> None:
     encoded = coder.encode(block(x=["1", "5", "5"], y=["2", "4", "5"]))
     assert encoded.rows == 3
     assert coder.totals.violations == [1]
-
-
-RENDERED: list[dict[str, Any]] = [
-    whole(-20, 300, special=[-99], other=999),
-    field("number", constraints={"minimum": -0.3, "maximum": 2}, step=0.1, decimalChar=","),
-    field("number", constraints={"minimum": 0.0001, "maximum": 0.0002}),
-    field("date", format="%d.%m.%y",
-          constraints={"minimum": "1990-01-01", "maximum": "2030-01-01"}),
-    field("datetime", constraints={"minimum": "2020-01-01", "maximum": "2020-12-31"}),
-    field("time", format="%H:%M:%S"),
-    field("year", constraints={"minimum": 1900, "maximum": 2100}),
-    field("boolean", trueValues=["ja"], falseValues=["nein"]),
-    field("string", constraints={"enum": ["a b", "ä"]}, other="z", missingValues=["?"]),
-]  # fmt: skip
-
-
-@given(wire=st.sampled_from(RENDERED), seed=st.integers(0, 2**32))
-def test_rendered_codes_are_read_back(wire: dict[str, Any], seed: int) -> None:
-    coder = encoder(wire)
-    column = coder.schema.column("x")
-    codes = np.random.default_rng(seed).integers(0, column.codes, 40).astype(column.dtype)
-    encoded = coder.encode(block(x=render(column, codes)))
-    assert not encoded.problems
-    assert encoded.codes["x"].tolist() == codes.tolist()
-    assert encoded.codes["x"].dtype == column.dtype

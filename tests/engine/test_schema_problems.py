@@ -66,6 +66,7 @@ def test_all_problems_are_told_at_once() -> None:
         (field("boolean", constraints={"unique": True}), "/constraints/unique"),
         (field("boolean", constraints={"enum": [True]}), "/constraints/enum"),
         (field("boolean", trueValues="yes"), "/trueValues"),
+        (field("boolean", falseValues=[]), "/falseValues"),
         (field("boolean", trueValues=["x"], falseValues=["x"]), "/falseValues"),
         (field("boolean", undeclared="clip"), "/undeclared"),
         (field("boolean", decimalChar=","), "/decimalChar"),

@@ -2,7 +2,6 @@
 
 from app.engine.encoding.content import ContentHasher
 from app.engine.encoding.encoder import EncodedBlock, Encoder, EncodeTotals
-from app.engine.encoding.rendering import render
 from app.engine.rows import RowProblem, TableError
 
 __all__ = [
@@ -12,5 +11,4 @@ __all__ = [
     "Encoder",
     "RowProblem",
     "TableError",
-    "render",
 ]

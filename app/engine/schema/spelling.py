@@ -34,6 +34,9 @@ class SpellingReader:
         trues, falses = (
             read_spellings(self.wire, key, self.log) for key in ("trueValues", "falseValues")
         )
+        for key, spellings in (("trueValues", trues), ("falseValues", falses)):
+            if spellings == ():
+                self.log.add("a truth value has a spelling", "list at least one", key)
         if trues and falses and set(trues) & set(falses):
             self.log.add("a spelling is both true and false", "choose", "falseValues")
         group = self._mark("groupChar", None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.encoding import ContentHasher, Encoder, EncodeTotals, TableError, render
+from app.engine.encoding import ContentHasher, Encoder, EncodeTotals, TableError
 from app.engine.files import FileOptions, open_table
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -35,7 +35,7 @@ def spec(name: str) -> dict[str, Any]:
 
 
 def encoded(name: str, data: bytes) -> EncodeTotals:
-    """Reads a whole table by its dictionary, and every code back to its text."""
+    """Reads a whole table by its dictionary, and every code back to its value."""
     wire = spec(name)
     schema, unit = Schema.parse(wire["schema"]), PrivacyUnit.parse(wire["unit"])
     reader = open_table(io.BytesIO(data), FileOptions.parse(wire.get("file", {})))
@@ -43,7 +43,7 @@ def encoded(name: str, data: bytes) -> EncodeTotals:
     for block in reader:
         codes = encoder.encode(block).codes
         for column in schema.columns:
-            assert len(render(column, codes[column.name])) == len(codes[column.name])
+            assert len(column.decode(codes[column.name])) == len(codes[column.name])
     return encoder.totals
 
 
