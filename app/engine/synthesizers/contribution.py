@@ -17,6 +17,9 @@ from app.engine.synthesizers.base import Params, Problem
 LARGEST_SCALE = 2.0**40
 """The kernel draws no noise of a larger scale, in counts or steps of a clipped count."""
 
+UNPAID = 2.0**62
+"""The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
+
 
 class AllRows(Params):
     """Each unit counts with all its rows, at most the dictionary's `max_rows`."""
@@ -60,7 +63,7 @@ def expected_error(
 ) -> float:
     """Standard deviation, in counts, of the noise in a cell of a histogram bought with `loss`."""
     if loss.amount <= 0:
-        return math.inf
+        return UNPAID
     moved = sensitivity(contribution, unit.max_rows, cells)
     if loss.kind == "pure":
         return _laplace_deviation(moved.l1_counts / loss.value)
@@ -98,7 +101,7 @@ def expected_distance(error: float, loss: PrivacyLoss) -> float:
 def expected_score_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
     """The scale, in rows, of the noise on one private selection that counts all rows."""
     if loss.amount <= 0:
-        return math.inf
+        return UNPAID
     epsilon = loss.value if loss.kind == "pure" else math.sqrt(8 * loss.value)
     return 2 * unit.max_rows / epsilon
 

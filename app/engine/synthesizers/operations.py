@@ -11,6 +11,7 @@ Replies come from code that may be a third party's: decoding trusts nothing and 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -212,9 +213,7 @@ class Checked:
                 "params": self.params,
                 "cells": preflight.cells,
                 "memory_bytes": preflight.memory_bytes,
-                "expected_error": preflight.expected_error
-                if np.isfinite(preflight.expected_error)
-                else None,
+                "expected_error": _finite(preflight.expected_error),
                 "problems": [
                     [problem.pointer, problem.message, problem.remedy]
                     for problem in preflight.problems
@@ -230,13 +229,12 @@ class Checked:
             raise FrameError("params are an object")
         if not isinstance(problems, list) or (params is None and not problems):
             raise FrameError("a malformed form has problems")
-        error = frame.header.get("expected_error")
         return cls(
             params,
             Preflight(
                 _whole(frame.header.get("cells")),
                 _whole(frame.header.get("memory_bytes")),
-                float("inf") if error is None else _number(error),
+                _number(frame.header.get("expected_error")),
                 tuple(_problem(problem) for problem in problems[:_MOST_PROBLEMS]),
             ),
         )
@@ -365,6 +363,10 @@ def _number(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
         raise FrameError("a number is missing")
     return float(value)
+
+
+def _finite(error: float) -> float:
+    return float(error) if np.isfinite(error) else sys.float_info.max
 
 
 def _problem(value: Any) -> Problem:
