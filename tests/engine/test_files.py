@@ -85,6 +85,12 @@ def test_a_byte_that_cannot_be_decoded_names_row_and_column() -> None:
     assert "encoding" in problem.remedy
 
 
+def test_utf_16_without_its_mark_is_refused_unless_its_order_is_declared() -> None:
+    data = "a,b\n1,2\n".encode("utf-16-be")
+    assert rows(data, encoding="utf-16-be") == [["1", "2"]]
+    assert "utf-16" in problems(data, encoding="utf-16")[0].message
+
+
 @pytest.mark.parametrize("cut", [1_048_576, 1_048_577, 1_048_578])
 def test_characters_may_lie_across_the_chunks_that_are_read(cut: int) -> None:
     filler = b"x" * (cut - len(b"a\n")) + b"\n"
@@ -194,6 +200,7 @@ def test_json_lines_keep_numbers_as_written() -> None:
 def test_wrong_json_lines_are_named() -> None:
     found = problems(b'{"a": 1}\n[2]\n{"a": NaN}\n{"a"\n')
     assert [problem.row for problem in found] == [2, 3, 4]
+    assert [problem.row for problem in problems(b'{"a": 1}\n' + b"[" * 100_000)] == [2]
     late = b'{"a": 1}\n' * 20_000 + b'{"a": 1, "z": 2}\n'
     (problem,) = problems(late)
     assert (problem.row, problem.column) == (20_001, "z")
@@ -252,6 +259,9 @@ def test_any_bytes_are_read_or_refused_never_a_crash(data: bytes) -> None:
         ({"delimiter": "::"}, "/delimiter"),
         ({"delimiter": "\n"}, "/delimiter"),
         ({"delimiter": ";", "quote": ";"}, "/delimiter"),
+        ({"delimiter": '"'}, "/delimiter"),
+        ({"delimiter": "\0"}, "/delimiter"),
+        ({"encoding": "undefined"}, "/encoding"),
         ({"header": "yes"}, "/header"),
         ({"header": False, "header_rows": 2}, "/header_rows"),
         ({"header_rows": 11}, "/header_rows"),

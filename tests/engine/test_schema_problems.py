@@ -164,6 +164,10 @@ def test_names_positions_and_the_entity_are_declared_once() -> None:
     assert pointers(GOOD, *ids) == ["/fields/2/role"]
 
 
+def test_no_more_than_a_thousand_problems_are_told() -> None:
+    assert len(pointers(field("string", constraints={"enum": [1] * 5000}))) == 1000
+
+
 def test_bought_dictionaries_are_refused_by_name() -> None:
     with pytest.raises(SchemaError, match="not available in this version"):
         Schema.parse({"fields": [field("string", values="discover")]})

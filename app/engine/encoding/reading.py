@@ -101,8 +101,10 @@ class CellReader:
         self, texts: pa.StringArray, bare: pa.StringArray
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """A category is matched exactly, or without the blanks around the cell."""
-        exact = pc.index_in(texts, self._spelled)
-        found = pc.fill_null(pc.coalesce(exact, pc.index_in(bare, self._spelled)), -1)
+        found = pc.index_in(texts, self._spelled)
+        if bare is not texts:
+            found = pc.coalesce(found, pc.index_in(bare, self._spelled))
+        found = pc.fill_null(found, -1)
         codes = self._spelled_codes[np.asarray(found)]
         return codes, _reasons(codes)
 

@@ -47,7 +47,7 @@ class _Rows:
         self.row += 1
         try:
             parsed = json.loads(line, parse_int=str, parse_float=str, parse_constant=_no_constant)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._wrong(f"the line is not JSON: {error}", "write one object a line")
             return None
         if not isinstance(parsed, dict):

@@ -14,6 +14,17 @@ Compression = Literal["gzip", "zstd", "none"]
 
 FORMATS: tuple[Format, ...] = ("csv", "tsv", "parquet", "jsonl")
 COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zstd", "none")
+_NO_FILE_ENCODINGS = {
+    "idna",
+    "mbcs",
+    "oem",
+    "punycode",
+    "raw-unicode-escape",
+    "undefined",
+    "unicode-escape",
+    "utf-7",
+}
+_MARKS = (("delimiter", None), ("quote", '"'), ("comment", None))
 MOST_HEADER_ROWS = 10
 MOST_SKIPPED_ROWS = 10_000
 DEFAULT_MOST_BYTES = 64 * 2**30
@@ -83,10 +94,12 @@ def _check_choices(given: Mapping[str, Any], log: ProblemLog) -> None:
 
 
 def _is_text_encoding(name: str) -> bool:
+    """Whether Python decodes it byte by byte to the text of a file."""
     try:
-        return bool(cast(Any, codecs.lookup(name))._is_text_encoding) and len(name) <= 40
+        found = codecs.lookup(name)
     except (LookupError, ValueError):
         return False
+    return bool(cast(Any, found)._is_text_encoding) and found.name not in _NO_FILE_ENCODINGS
 
 
 def _check_marks(given: Mapping[str, Any], log: ProblemLog) -> None:
@@ -95,10 +108,10 @@ def _check_marks(given: Mapping[str, Any], log: ProblemLog) -> None:
         empty_quote = key == "quote" and mark == ""
         if mark is None or empty_quote:
             continue
-        if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n" or ord(mark) > 127:
+        if not isinstance(mark, str) or len(mark) != 1 or not (" " <= mark <= "~" or mark == "\t"):
             log.add("expected a single ASCII character", 'such as ";"', key)
-    marks = [given[key] for key in ("delimiter", "quote", "comment") if given.get(key)]
-    if len(set(map(str, marks))) != len(marks):
+    marks = [str(given.get(key, default)) for key, default in _MARKS if given.get(key, default)]
+    if len(set(marks)) != len(marks):
         log.add("delimiter, quote and comment differ", "choose different marks", "delimiter")
 
 

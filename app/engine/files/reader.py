@@ -23,6 +23,7 @@ from app.engine.files.source import (
     decoded,
     decompressed,
     encoding_of,
+    not_text,
     peek,
     without_comments,
 )
@@ -84,7 +85,7 @@ def _open_text(
     if not head:
         raise refuse("the file is empty", "upload a file with at least one row")
     encoding, mark = encoding_of(head, options.encoding)
-    sample = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head[mark:])
+    sample = _sample(head[mark:], encoding)
     kind = options.format or _text_format(sample)
     if options.comment is not None:
         sample = b"".join(without_comments(iter([sample.encode()]), options.comment)).decode()
@@ -106,6 +107,13 @@ def _open_text(
         rows=0,
     )
     return _open_delimited(text, dialect, options, report) if dialect else _open_json(text, report)
+
+
+def _sample(head: bytes, encoding: str) -> str:
+    try:
+        return codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
+    except UnicodeError as error:
+        raise not_text(encoding, error) from error
 
 
 def _line_place(lines: int, line: str) -> tuple[int | None, str | None]:

@@ -121,6 +121,11 @@ def encoding_of(head: bytes, declared: str | None) -> tuple[str, int]:
     return _sniffed_encoding(head), 0
 
 
+def not_text(encoding: str, error: UnicodeError) -> TableError:
+    """The refusal of a whole file that is not in the encoding."""
+    return refuse(f"the file is not {encoding} text: {error}", "declare the right encoding")
+
+
 def _agree(declared: str, marked: str) -> bool:
     return declared in (marked, marked.removesuffix("-le").removesuffix("-be"), f"{marked}-sig")
 
@@ -171,6 +176,8 @@ def decoded(
                 'declare the file\'s "encoding", or save it as UTF-8',
             )
             raise TableError([problem]) from None
+        except UnicodeError as error:  # such as UTF-16 without its byte order mark
+            raise not_text(encoding, error) from None
         lines, line = lines + text.count("\n"), _last_line(line, text)
         yield text.encode() if encoding != "utf-8" else piece
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+MOST_TOLD = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
@@ -19,10 +21,10 @@ class FieldProblem:
 
 
 class SchemaError(ValueError):
-    """A declaration that cannot be used; `errors` holds every problem found in it."""
+    """A declaration that cannot be used; `errors` holds the problems found, at most 1,000."""
 
     def __init__(self, errors: Sequence[FieldProblem]) -> None:
-        self.errors = tuple(errors)
+        self.errors = tuple(errors[:MOST_TOLD])
         super().__init__("; ".join(f"{error.pointer}: {error.message}" for error in self.errors))
 
 
