@@ -123,6 +123,7 @@ def erase(
     row = access.own_dataset(session, principal, dataset_id)
     queue.cancel(session, row.id)
     releases.cancel_all(session, row.id, principal.id)
+    releases.forget_causes(session, row.id)
     doomed = [row.id]
     if with_releases:
         doomed += releases.purge(session, row.id)

@@ -16,6 +16,8 @@ from app.releases.models import EventRow, ReleaseRow
 
 _MOST_TERMS = 200
 """Streams asked about in one statement."""
+_DECIMALS = 3
+"""Fractions are told to a thousandth."""
 
 
 class Report(Protocol):
@@ -38,14 +40,17 @@ def state_changed(session: Session, release: ReleaseRow) -> None:
 
 def reported(session: Session, release: ReleaseRow, reports: Sequence[Report]) -> None:
     """Record reports that go beyond the last one, and show the newest on the release."""
+    told: list[dict[str, Any]] | None = None
     for report in reports:
-        if (report.fraction, report.stage) == (release.progress, release.stage):
+        fraction = round(report.fraction, _DECIMALS)
+        data = {"progress": fraction, "stage": report.stage}
+        if fraction < release.progress:
             continue
-        if report.fraction < release.progress or _told(session, release.id, report):
-            continue
-        release.progress, release.stage = report.fraction, report.stage
-        data = {"progress": report.fraction, "stage": report.stage}
-        _append(session, release.id, "progress", data)
+        told = _told(session, release.id) if told is None else told
+        if data not in told:
+            release.progress, release.stage = fraction, report.stage
+            _append(session, release.id, "progress", data)
+            told.append(data)
 
 
 def ended(session: Session, release: ReleaseRow) -> None:
@@ -71,11 +76,11 @@ def newest(session: Session, seen: Mapping[str, int]) -> list[EventRow]:
     return found
 
 
-def _told(session: Session, release_id: str, report: Report) -> bool:
-    told = session.scalars(
-        select(EventRow.data).where(EventRow.release_id == release_id, EventRow.type == "progress")
+def _told(session: Session, release_id: str) -> list[dict[str, Any]]:
+    query = select(EventRow.data).where(
+        EventRow.release_id == release_id, EventRow.type == "progress"
     )
-    return {"progress": report.fraction, "stage": report.stage} in list(told)
+    return list(session.scalars(query))
 
 
 def _append(session: Session, release_id: str, kind: str, data: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
@@ -84,6 +84,13 @@ def releases_of(session: Session, dataset_id: str) -> list[ReleaseRow]:
 def newest_job(session: Session, subject_id: str) -> JobRow | None:
     query = select(JobRow).where(JobRow.subject_id == subject_id)
     return session.scalar(query.order_by(JobRow.created_at.desc(), JobRow.id).limit(1))
+
+
+def forget_details(session: Session, dataset_id: str) -> None:
+    """Erase the private details of all jobs on a dataset."""
+    session.execute(
+        update(JobRow).where(JobRow.dataset_id == dataset_id).values(private_detail=None)
+    )
 
 
 def journal(session: Session, release_id: str) -> list[JournalRow]:

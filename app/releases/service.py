@@ -106,6 +106,11 @@ def cancel_all(session: Session, dataset_id: str, principal_id: str) -> None:
         _stop(session, release, principal_id)
 
 
+def forget_causes(session: Session, dataset_id: str) -> None:
+    """Erase what only the custodian could read of a dataset's jobs: why they failed."""
+    repository.forget_details(session, dataset_id)
+
+
 def purge(session: Session, dataset_id: str) -> list[str]:
     """Withdraw what a dataset's releases published; the charges and the ledger stay.
 

@@ -211,7 +211,19 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "JSON. The stream ends after `end`.",
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
+                "schema": {
+                    "type": "object",
+                    "description": "One event of the stream.",
+                    "required": ["id", "event", "data"],
+                    "properties": {
+                        "id": {"type": "string", "description": "Rises by one."},
+                        "event": {"enum": ["state", "progress", "end"]},
+                        "data": {
+                            "type": "string",
+                            "description": "JSON: `state`, or `progress` and `stage`.",
+                        },
+                    },
+                },
                 "example": 'id: 2\nevent: progress\ndata: {"progress":0.05,"stage":"counting"}\n\n',
             }
         },

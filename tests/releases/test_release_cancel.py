@@ -122,3 +122,42 @@ def test_the_custodian_lists_releases_of_others_an_analyst_only_their_own(servic
     page = service.custodian.get("/v1/releases", params={"limit": 1}).json()
     assert [item["id"] for item in page["items"]] == [second]
     assert ids(service.custodian, limit=1, cursor=page["next"]) == [first]
+
+
+def test_erasing_a_dataset_stops_releases_and_forgets_why_others_failed(service: World) -> None:
+    dataset = service.add_dataset()
+    failing = service.custodian.release(dataset).json()["id"]
+    context = service.claim()
+    with context.fenced() as session:
+        life.started(session, failing)
+        life.failed(session, failing)
+        queue.finish(session, context.claim, "failed", "row 17 was odd")
+    waiting = service.custodian.release(dataset).json()["id"]
+    assert service.custodian.request("DELETE", f"/v1/datasets/{dataset}").status_code < 300
+    body = service.custodian.get(f"/v1/releases/{waiting}").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", True)
+    assert service.custodian.get(f"/v1/releases/{failing}").json()["private_detail"] is None
+    assert b"row 17 was odd" not in service.database.path.read_bytes()
+
+
+def test_releases_outlive_their_dataset_unless_they_are_withdrawn_with_it(service: World) -> None:
+    kept, withdrawn = service.add_dataset(), service.add_dataset()
+    published = {}
+    for seed, dataset in enumerate((kept, withdrawn)):
+        service.custodian.release(dataset, rows=20)
+        published[dataset] = service.run_fit(colours(200, seed))
+    service.custodian.request("DELETE", f"/v1/datasets/{kept}")
+    service.custodian.request("DELETE", f"/v1/datasets/{withdrawn}?releases=true")
+    alive = service.custodian.get(f"/v1/releases/{published[kept]}").json()
+    sample = alive["samples"][0]["id"]
+    assert service.custodian.get(f"/v1/samples/{sample}/data").status_code == 200
+    assert service.custodian.get(f"/v1/releases/{alive['id']}/measurements").status_code == 200
+    again = service.custodian.post(f"/v1/releases/{alive['id']}/samples", {"rows": 5})
+    assert again.status_code == 202
+    assert service.run_sample() == again.json()["id"]
+    gone = service.custodian.get(f"/v1/releases/{published[withdrawn]}").json()
+    assert gone["samples"] == []
+    for part in ("measurements", "certificate"):
+        answer = service.custodian.get(f"/v1/releases/{gone['id']}/{part}")
+        assert answer.status_code == 409
+        assert "withdrawn" in answer.json()["detail"]
