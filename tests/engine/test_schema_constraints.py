@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,6 @@ def test_a_sum_allows_what_rounding_to_the_grid_can_move() -> None:
 
 
 def test_order_holds_across_columns_of_other_ranges() -> None:
-    import datetime as dt
-
     new_year, eve = dt.date(2020, 1, 1), dt.date(2019, 12, 31)
     columns = {"from": [new_year] * 3 + [None], "to": [new_year, eve, None, eve]}
     assert broken({"kind": "order", "columns": ["from", "to"]}, **columns) == [

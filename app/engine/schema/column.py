@@ -71,8 +71,10 @@ class Column:
             raise ValueError("only a range can be clipped to")
         if self.codes > MOST_CODES:
             raise ValueError("a column has at most 2^32 - 1 codes")
-        if self.grouping.cells > MOST_CELLS:
-            raise ValueError(f"a column is counted in at most {MOST_CELLS} cells")
+        if self._most_cells > MOST_CELLS:
+            raise ValueError(f"a column of more than {MOST_CELLS} values needs bins")
+        if isinstance(self.bins, tuple):
+            self._cut(self.bins)
 
     @property
     def regular(self) -> int:
@@ -122,14 +124,20 @@ class Column:
         """Whether the regular values are points of a range, which can be cut into bins."""
         return isinstance(self.scale, Linear)
 
+    @property
+    def _most_cells(self) -> int:
+        """No fewer than the cells of `grouping`, told without making it."""
+        if self.bins is None:
+            is_binned = self.ranged and self.type not in ("integer", "year")
+            return (DEFAULT_BINS if is_binned else self.regular) + self.tail
+        return (self.bins if isinstance(self.bins, int) else len(self.bins) + 1) + self.tail
+
     @cached_property
     def grouping(self) -> Grouping:
         """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins."""
         if self.bins is not None:
             return self._cut(self.bins)
         if isinstance(self.scale, Categories) or self.type in ("integer", "year"):
-            if self.codes > MOST_CELLS:
-                raise ValueError(f"more than {MOST_CELLS} values need bins")
             return Grouping.identity(self.regular, self.tail)
         return self.scale.equal(DEFAULT_BINS, self.tail)
 

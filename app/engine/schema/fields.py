@@ -17,7 +17,7 @@ Field = Column | EntityColumn | LeftOut
 MOST_POSITION = 100_000
 LONGEST_TEXT = 10_000
 
-_FIELD_KEYS = {
+FIELD_KEYS = {
     "name",
     "type",
     "format",
@@ -68,7 +68,7 @@ class FieldReader:
             self.log.add("a field is an object", 'write {"name": ..., "type": ...}')
             return None
         before = len(self.log.found)
-        check_keys(self.wire, _FIELD_KEYS, self.log)
+        check_keys(self.wire, FIELD_KEYS, self.log)
         name, kind, position = self._name(), self._type(), self._position()
         self._refuse_bought()
         self._refuse_unconfirmed()

@@ -1,0 +1,32 @@
+"""The page about dictionaries names every key that the service reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from app.engine.files import FileOptions
+from app.engine.schema import Schema
+from app.engine.schema.fields import FIELD_KEYS
+
+PAGE = (Path(__file__).parents[2] / "docs/data-dictionary.md").read_text()
+
+
+def keys_of_tables() -> set[str]:
+    rows = re.findall(r"^\| (`[^|]*`) \|", PAGE, re.M)
+    return set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+def test_every_key_of_fields_and_files_is_documented_and_no_other() -> None:
+    options = {field.name for field in fields(FileOptions)} - {"max_bytes"}
+    assert keys_of_tables() == FIELD_KEYS | options
+
+
+def test_the_example_of_the_page_is_accepted() -> None:
+    example, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
+    assert Schema.parse(json.loads(example)).entity is not None
+    assert {rule["kind"] for rule in json.loads(rules)} == {
+        "sum", "order", "forbidden", "implied", "lookup"
+    }  # fmt: skip
