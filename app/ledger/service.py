@@ -488,4 +488,5 @@ def _forget_amounts(session: Session, *rows: AccountRow | GrantRow | None) -> No
     """The statements above bypass loaded objects, so these read their amounts anew."""
     for row in rows:
         if row is not None and row in session:
-            session.expire(row)
+            counted = ["entries"] if isinstance(row, AccountRow) else []
+            session.expire(row, ["spent_primary", "spent_delta", *counted])
