@@ -20,6 +20,8 @@ from app.storage.blobs import BlobStore
 
 LARGEST_WAL_BYTES = 16 * 1024**2
 CHECKPOINT_S = 60.0
+PATIENCE_S, LAST_PATIENCE_S = 0.2, 2.0
+"""How long a checkpoint waits for readers of the log, while running and at the end."""
 LEASES_S = 1.0
 SAMPLES_S = 30.0
 _LOOK_S = 0.25
@@ -57,7 +59,7 @@ class Housekeeping:
     ) -> None:
         self._ended.set()
         self._thread.join()
-        _tolerant(self._database.checkpoint)
+        _tolerant(lambda: self._database.checkpoint(patience_s=LAST_PATIENCE_S))
 
     def take_from_dead(self) -> None:
         """Queue again what workers held that died on this machine."""
@@ -86,7 +88,7 @@ class Housekeeping:
             return
         waited_s = time.monotonic() - self._checkpointed
         if size > LARGEST_WAL_BYTES or waited_s > CHECKPOINT_S:
-            self._database.checkpoint()
+            self._database.checkpoint(patience_s=PATIENCE_S)
             self._checkpointed = time.monotonic()
 
     def _take_from_lost(self) -> None:
@@ -106,7 +108,7 @@ class Housekeeping:
             BlobStore(self._database).delete(sample_id)
 
 
-def _tolerant(chore: Callable[[], None]) -> None:
+def _tolerant(chore: Callable[[], object]) -> None:
     try:
         chore()
     except (Unavailable, DBAPIError) as error:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import FrameType
 
-from app import migrate
 from app.database import Database
 from app.engine.synthesizers import registry
 from app.jobs import liveness, queue
@@ -55,16 +54,20 @@ class Worker:
         self._outcomes = outcomes
         self._shutdown = shutdown
         self._change = StoreChange(database)
+        self._warm = False
 
     def work(self) -> None:
         """Run jobs as they come. Returns once a shutdown is requested and the last job ended."""
         while not self._shutdown.requested:
             claim = self.next_claim() if self._change.seen() else None
-            if claim is None:
-                self._shutdown.wait(IDLE_S)
-            else:
+            if claim is not None:
                 self.run(claim)
                 self._change.expect()
+            elif not self._warm:
+                warm_up()
+                self._warm = True
+            else:
+                self._shutdown.wait(IDLE_S)
 
     def run(self, claim: Claim) -> None:
         outcomes = self._outcomes[claim.kind]
@@ -123,8 +126,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     if supervised:
         _follow_parent(shutdown)
     else:
-        migrate.to_head(settings.url)
-    warm_up()
+        _migrate(settings)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     with ChildHost(settings) as host, chores:
@@ -132,8 +134,14 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     database.close()
 
 
+def _migrate(settings: Settings) -> None:
+    from app import migrate  # not needed, and not waited for, where a server has done it
+
+    migrate.to_head(settings.url)
+
+
 def warm_up() -> None:
-    """Import what the first job of each kind would otherwise wait for."""
+    """Import, while there is nothing to do, what the first jobs would otherwise wait for."""
     registry.import_builtins()
     importlib.import_module("pandas")  # by pyarrow, at its first conversion to numpy
 
