@@ -32,6 +32,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 def main(descriptor: int) -> None:
     """Serves one request on the inherited socket."""
     _drop_privileges(descriptor)
+    registry.import_built_ins()
     registry.import_builtins()
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection, MOST_BYTES_TO_CHILD)

@@ -42,6 +42,7 @@ from app.engine.synthesizers.forecast import run_problems, table_bytes
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 MOST_CELLS = 10_000_000
+MOST_COLUMNS = 32
 _BYTES_PER_CELL = 100
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
 
@@ -177,15 +178,13 @@ def _shares(unit: PrivacyUnit, contribution: Contribution, loss: PrivacyLoss) ->
 
 
 def _cell_problems(axes: Axes) -> tuple[Problem, ...]:
-    if axes.cells <= MOST_CELLS:
+    if len(axes.names) > MOST_COLUMNS:
+        message = f"the histogram would have {len(axes.names)} columns; {MOST_COLUMNS} are the most"
+    elif axes.cells > MOST_CELLS:
+        message = f"the histogram would have {axes.cells} cells; {MOST_CELLS} are the most"
+    else:
         return ()
-    return (
-        Problem(
-            "/params/columns",
-            f"the histogram would have {axes.cells} cells; {MOST_CELLS} are the most",
-            "choose fewer columns, or coarser `bins`",
-        ),
-    )
+    return (Problem("/params/columns", message, "choose fewer columns, or coarser `bins`"),)
 
 
 def _rows(histogram: Measurement, rows: Measurement) -> float:

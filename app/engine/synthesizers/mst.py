@@ -22,6 +22,7 @@ from app.engine.synthesizers.base import (
     Limits,
     Params,
     Preflight,
+    Problem,
     Progress,
     PublicFacts,
     PublicTable,
@@ -47,6 +48,9 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
 from app.engine.synthesizers.spanning import Pair, choose_tree
+
+MOST_COLUMNS = 200
+"""A selection offers every pair, and a question holds no more than it can."""
 
 _BYTES_PER_CELL = 160
 """Counts and their copy through the pipe, then about a dozen vectors of the descent."""
@@ -100,7 +104,7 @@ class MstModel:
         rows = self.size.rows if rows is None else rows
         cells = self.tree.sample(rows, rng)
         codes = {
-            name: grouping.expand(compression.restore(cells[name], rng), rng)
+            name: grouping.expand(compression.restore(cells.pop(name), rng), rng)
             for (name, grouping), compression in zip(
                 self.axes.groupings.items(), self.compressions, strict=True
             )
@@ -138,6 +142,8 @@ class Mst:
         limits: Limits,
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, params.bins)
+        if len(axes.names) > MOST_COLUMNS:
+            return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         contribution = params.contribution.contribution()
         pair_cells = _pair_cells(axes, params.most_pair_cells)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
@@ -213,6 +219,8 @@ class Mst:
         }
         forest = _stored_forest(shape, header.get("edges"))
         shares = stored_weights(arrays, "shares", (forest.length,))
+        if any(not np.isclose(forest.node(shares, root).sum(), 1) for root in forest.roots):
+            raise ModelFormatError("the stored model's shares do not add up")
         size = Size.from_json(header.get("size"), unit)
         return MstModel(axes, compressions, TreeModel(forest, shares), size)
 
@@ -248,6 +256,14 @@ def _losses(loss: PrivacyLoss, params: MstParams, columns: int) -> _Losses:
 
 def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
     return loss.split([1.0] * parts)[0]
+
+
+def _too_many_columns(axes: Axes) -> Problem:
+    return Problem(
+        "/params/columns",
+        f"a tree would be chosen over {len(axes.names)} columns; {MOST_COLUMNS} are the most",
+        "name fewer columns",
+    )
 
 
 def _pair_cells(axes: Axes, most: int) -> list[int]:

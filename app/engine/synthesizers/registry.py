@@ -97,6 +97,12 @@ def import_builtins() -> None:
         builtin(name)
 
 
+def import_built_ins() -> None:
+    """So that a process that waits for work need not import them when it comes."""
+    for name in _BUILT_IN:
+        builtin(name)
+
+
 def load(name: str) -> Synthesizer:
     """Any registered synthesizer. Imports third-party code: for child processes only."""
     if name in _BUILT_IN:

@@ -226,6 +226,12 @@ def test_what_cannot_run_is_told_before_it_is_charged(
     assert pointer in [problem.pointer for problem in check(params(**form), loss, unit).problems]
 
 
+def test_more_columns_than_an_array_has_dimensions_are_told() -> None:
+    wide = digits({f"c{i}": 1 for i in range(33)})
+    preflight = Histogram().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
+    assert [problem.pointer for problem in preflight.problems] == ["/params/columns"]
+
+
 def test_a_sample_beyond_the_memory_is_told_before_it_is_charged() -> None:
     limits = dataclasses.replace(LIMITS, rows=10**8)
     preflight = Histogram().check(colours(), ROW, params(), GAUSSIAN, None, limits)

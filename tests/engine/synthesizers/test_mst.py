@@ -243,6 +243,12 @@ def test_more_pairs_than_the_kernel_counts_at_once_are_told() -> None:
     assert fewer.problems == ()
 
 
+def test_more_columns_than_a_selection_offers_are_told() -> None:
+    wide = digits({f"c{i}": 2 for i in range(201)})
+    preflight = Mst().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
+    assert [problem.pointer for problem in preflight.problems] == ["/params/columns"]
+
+
 def test_one_column_more_than_none_is_forecast() -> None:
     preflight = Mst().check(colours(), ROW, params(columns=["size"]), GAUSSIAN, None, LIMITS)
     assert preflight.cells == 10
