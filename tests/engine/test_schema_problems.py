@@ -164,6 +164,12 @@ def test_names_positions_and_the_entity_are_declared_once() -> None:
     assert pointers(GOOD, *ids) == ["/fields/2/role"]
 
 
+def test_a_category_is_not_a_spelling_of_null_too() -> None:
+    answers = field("string", constraints={"enum": ["yes", "NA"]})
+    assert pointers(GOOD, answers, missingValues=["NA"]) == ["/fields/1/constraints/enum/1"]
+    Schema.parse({"fields": [{**answers, "missingValues": []}], "missingValues": ["NA"]})
+
+
 def test_no_more_than_a_thousand_problems_are_told() -> None:
     assert len(pointers(field("string", constraints={"enum": [1] * 5000}))) == 1000
 

@@ -11,6 +11,7 @@ from app.engine.schema.fields import Field, FieldReader
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.rules import parse_constraints
 from app.engine.schema.scalars import check_keys, read_spellings
+from app.engine.schema.scale import Categories
 
 MOST_COLUMNS = 2000
 _TABLE_KEYS = {"fields", "missingValues", "constraints", "title", "description", "$schema"}
@@ -33,6 +34,7 @@ def parse_table(
     fields = [FieldReader(item, log.below("fields", i)).read() for i, item in enumerate(raw or [])]
     kept = tuple(field for field in fields if field is not None)
     _check_names(raw or [], log)
+    _check_categories(fields, ("",) if missing is None else missing, log)
     if not log.found and not any(isinstance(field, Column) for field in kept):
         log.add(
             "no column is left to make data from",
@@ -45,6 +47,24 @@ def parse_table(
         constraints = parse_constraints(wire["constraints"], usable, log.below("constraints"))
     log.raise_if_any()
     return kept, ("",) if missing is None else missing, constraints
+
+
+def _check_categories(
+    fields: list[Field | None], missing: tuple[str, ...], log: ProblemLog
+) -> None:
+    """A category that is a spelling of null would never be seen."""
+    for index, field in enumerate(fields):
+        if not isinstance(field, Column) or not isinstance(field.scale, Categories):
+            continue
+        own = field.text_format.missing
+        for spelling in missing if own is None else own:
+            place = field.scale.code(spelling)
+            if place is not None:
+                log.add(
+                    "this category is a spelling of null",
+                    "take it away here or in `missingValues`",
+                    *("fields", index, "constraints", "enum", place),
+                )
 
 
 def _check_names(raw: list[Any], log: ProblemLog) -> None:
