@@ -53,7 +53,7 @@ def field_errors(errors: Any) -> list[FieldError]:
     return [
         FieldError(
             pointer_of(tuple(error["loc"])),
-            str(error["msg"]),
+            str(error["msg"]).removeprefix("Value error, "),
             _REMEDIES.get(error["type"], "Send a value as the API description asks."),
         )
         for error in errors
