@@ -14,8 +14,10 @@ from app.datasets.service import finish_interrupted
 from app.releases.catalogue import Catalogue
 from app.routers import (
     datasets,
+    description,
     docs,
     errors,
+    grants,
     health,
     ledger,
     principals,
@@ -34,8 +36,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title="Halftone",
         version=docs.VERSION,
-        summary=docs.SUMMARY,
-        description=docs.DESCRIPTION,
+        summary=description.SUMMARY,
+        description=description.DESCRIPTION,
         root_path=settings.root_path,
         docs_url=None,
         redoc_url=None,
@@ -53,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         releases,
         samples,
         synthesizers,
+        grants,
         principals,
         health,
         docs,

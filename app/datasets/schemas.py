@@ -147,14 +147,14 @@ class DatasetIn(_Form):
 class DatasetPatch(_Form):
     """What can be changed about a dataset."""
 
-    name: Name
+    name: Name = Field(description="The new name.")
 
 
 class GrantOut(BaseModel):
     """The caller's own leave to use the dataset."""
 
-    id: str
-    state: str
+    id: str = Field(description="Id of the grant.")
+    state: str = Field(description="`active`: a revoked one shows no dataset.")
     show_budget: bool = Field(description="Whether the account's totals are shown.")
 
 
@@ -163,10 +163,12 @@ class CustodianFacts(BaseModel):
 
     account_id: str | None = Field(description="The account it draws on; null if public.")
     rows: int | None = Field(description="Exact; not private: do not publish.")
-    stored_bytes: int
-    new_population: str | None
-    ready_at: Moment | None
-    erased_at: Moment | None
+    stored_bytes: int = Field(description="Bytes that the encoded table takes.")
+    new_population: str | None = Field(
+        description="The reason that was given for taking known content as other people's."
+    )
+    ready_at: Moment | None = Field(description="When it was first ready (UTC).")
+    erased_at: Moment | None = Field(description="When it was erased (UTC).")
 
 
 class DatasetOut(BaseModel):
@@ -193,10 +195,17 @@ class DatasetOut(BaseModel):
         }
     )
 
-    id: str
-    name: str
-    state: State
-    visibility: Literal["private", "public"]
+    id: str = Field(description="Id of the dataset.")
+    name: str = Field(description="A name to show; need not be unique.")
+    state: State = Field(
+        description="`awaiting_data`: declared, nothing uploaded. `ingesting`: uploaded, being"
+        " read. `ready`: takes releases. `rejected`: the upload has faults that the ingest"
+        " report lists; send another. `erased`: its rows are gone for good."
+    )
+    visibility: Literal["private", "public"] = Field(
+        description="`private`: within a budget. `public`: readable by every principal, no"
+        " budget, usable as a public prior."
+    )
     closed: bool = Field(
         description="A newer dataset of the custodian took over; new releases are refused."
     )
@@ -206,74 +215,84 @@ class DatasetOut(BaseModel):
     )
     unit: dict[str, Any] = Field(description="The privacy unit.")
     max_total_rows: int = Field(description="Public upper bound on rows.")
-    created_at: Moment
-    grant: GrantOut | None
-    custodian: CustodianFacts | None
+    created_at: Moment = Field(description="When it was declared (UTC).")
+    grant: GrantOut | None = Field(description="The caller's grant; null for others.")
+    custodian: CustodianFacts | None = Field(
+        description="Facts for the custodian alone; null for others. Not private: do not publish."
+    )
 
 
 class RowProblemOut(BaseModel):
     """A fault of the file; `row` counts data rows, `record` all records, both from 1."""
 
-    row: int | None
-    record: int | None
-    column: str | None
-    message: str
-    remedy: str
+    row: int | None = Field(description="Data row, from 1; null if the whole file is meant.")
+    record: int | None = Field(
+        description="Record of the file, from 1, with header and skipped ones."
+    )
+    column: str | None = Field(description="Column; null if no single one is meant.")
+    message: str = Field(description="What is wrong there.")
+    remedy: str = Field(description="How to mend it.")
 
 
 class UndeclaredOut(BaseModel):
     """Cells of a column whose value the dictionary does not declare."""
 
-    column: str
-    treatment: str
-    cells: int
+    column: str = Field(description="Name of the column.")
+    treatment: str = Field(
+        description="What they became: `other`, `null` or `clip`ped, as the field says."
+    )
+    cells: int = Field(description="How many cells.")
 
 
 class ViolationsOut(BaseModel):
     """Rows that break a cross-column constraint; they are kept."""
 
-    constraint: dict[str, Any]
-    rows: int
+    constraint: dict[str, Any] = Field(description="The constraint as declared.")
+    rows: int = Field(description="Rows that break it.")
 
 
 class LeftOutOut(BaseModel):
     """A declared field that is not used, and why."""
 
-    name: str
-    reason: str
+    name: str = Field(description="Name of the field.")
+    reason: str = Field(description="Why it is left out: free text, say.")
 
 
 class FileOut(BaseModel):
     """What was found out about the file."""
 
-    format: str
-    compression: str | None
-    encoding: str | None
-    byte_order_mark: bool
-    delimiter: str | None
-    quote: str | None
-    newline: str | None
-    header_rows: int
-    columns: list[str]
-    notes: list[str]
+    format: str = Field(description="csv, tsv, parquet or jsonl.")
+    compression: str | None = Field(description="gzip or zstd; null if it is plain.")
+    encoding: str | None = Field(description="Of text; null for Parquet.")
+    byte_order_mark: bool = Field(description="Whether the text starts with one.")
+    delimiter: str | None = Field(description="Between cells; null for other formats.")
+    quote: str | None = Field(description="Around cells; null if none is used.")
+    newline: str | None = Field(description="Between lines of CSV and TSV.")
+    header_rows: int = Field(description="Rows of names before the data.")
+    columns: list[str] = Field(description="Names of the columns, in the file's order.")
+    notes: list[str] = Field(description="What is unusual about the file, in words.")
 
 
 class IngestReportOut(BaseModel):
     """What became of the last upload. All of it is private: for the custodian alone."""
 
-    state: State
-    rows_read: int
+    state: State = Field(description="State of the dataset.")
+    rows_read: int = Field(description="Rows of the file, kept or not.")
     rows: int = Field(description="Rows that were kept.")
     dropped_without_id: int = Field(description="Rows left out because their id is null.")
-    undeclared: list[UndeclaredOut]
-    constraint_violations: list[ViolationsOut]
+    undeclared: list[UndeclaredOut] = Field(
+        description="Cells of values that the dictionary does not declare, counted."
+    )
+    constraint_violations: list[ViolationsOut] = Field(
+        description="For each cross-column constraint, the rows that break it."
+    )
     file: FileOut | None = Field(description="Null if the file could not be opened.")
     unused_columns: list[str] = Field(description="Columns of the file that no field reads.")
-    left_out: list[LeftOutOut]
+    left_out: list[LeftOutOut] = Field(description="Declared fields that are not used.")
     closed_datasets: list[str] = Field(
         description="Older datasets of the same content that this one took over."
     )
-    problem_count: int
+    problem_count: int = Field(description="How many problems there are in all.")
     problems: list[RowProblemOut] = Field(description="The first problems found.")
 
 

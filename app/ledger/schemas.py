@@ -92,8 +92,8 @@ class EpsilonAmounts(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    epsilon: str = Field(examples=["1"])
-    delta: str = Field(examples=["0.000001"])
+    epsilon: str = Field(description="Exact decimal text.", examples=["1"])
+    delta: str = Field(description="Exact decimal text.", examples=["0.000001"])
 
 
 class RhoAmounts(BaseModel):
@@ -101,8 +101,13 @@ class RhoAmounts(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    rho: str = Field(examples=["0.024356"])
-    delta: str = Field(examples=["0"])
+    rho: str = Field(
+        description="Rho of zero-concentrated differential privacy; exact decimal text.",
+        examples=["0.024356"],
+    )
+    delta: str = Field(
+        description="Delta of approximate steps besides rho; exact decimal text.", examples=["0"]
+    )
 
 
 Amounts = EpsilonAmounts | RhoAmounts
@@ -117,7 +122,7 @@ class AllowanceOut(BaseModel):
     """The caller's own share of the budget."""
 
     cap: Amounts | None = Field(description="Null: no limit besides the budget itself.")
-    spent: Amounts
+    spent: Amounts = Field(description="What the caller's releases were charged.")
     remaining: Amounts | None = Field(description="What is left of the share; never extra.")
 
     @classmethod
@@ -136,14 +141,16 @@ class BudgetOut(BaseModel):
     state: Literal["open", "suspended"] = Field(
         description="`suspended`: the ledger does not add up, and nothing more is admitted."
     )
-    accountant: Literal["basic", "zcdp"]
+    accountant: Literal["basic", "zcdp"] = Field(
+        description="How losses add up: `basic` sums epsilon and delta, `zcdp` sums rho."
+    )
     budget: EpsilonAmounts | None = Field(description="The total as declared.")
     delta_for_approximate: str | None = Field(
         description="On `zcdp`, the part of delta set aside for approximate steps.", examples=["0"]
     )
     cap: Amounts | None = Field(description="The total in the account's own terms.")
-    spent: Amounts | None
-    remaining: Amounts | None
+    spent: Amounts | None = Field(description="What all releases of the account were charged.")
+    remaining: Amounts | None = Field(description="What is left: `cap` less `spent`.")
     epsilon_at_delta: EpsilonAmounts | None = Field(
         description="What the spending so far amounts to as epsilon at the budget's delta."
     )
@@ -205,11 +212,16 @@ class LedgerLine(BaseModel):
     """One entry of a ledger."""
 
     sequence: int = Field(description="Counts from 1 without gaps.", examples=[2])
-    kind: Literal["opened", "joined", "charge", "refund", "budget"]
-    at: str = Field(examples=["2030-01-31T12:00:00.000000Z"])
-    dataset_id: str
-    release_id: str | None
-    principal_id: str
+    kind: Literal["opened", "joined", "charge", "refund", "budget"] = Field(
+        description="`opened` and `joined`: a dataset opened or joined the account. `charge` and"
+        " `refund`: of a release. `budget`: another budget was put in force."
+    )
+    at: str = Field(
+        description="When it was entered (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
+    )
+    dataset_id: str = Field(description="The dataset that the entry concerns.")
+    release_id: str | None = Field(description="The release charged or given back.")
+    principal_id: str = Field(description="Who caused the entry.")
     grant_id: str | None = Field(description="The grant charged besides the account.")
     amount: Amounts = Field(
         description="Charged or given back; on `opened` and `budget` the cap from here on."
@@ -220,7 +232,9 @@ class LedgerLine(BaseModel):
     detail: dict[str, Any] = Field(
         description="Public facts: the guarantee asked for, the synthesizer, a reason."
     )
-    previous_hash: str = Field(examples=[_SAMPLE_HASH])
+    previous_hash: str = Field(
+        description="`hash` of the entry before; zeros on the first.", examples=[_SAMPLE_HASH]
+    )
     hash: str = Field(
         description="SHA-256 over the previous hash and this entry.", examples=[_SAMPLE_HASH]
     )
@@ -249,7 +263,7 @@ class LedgerLine(BaseModel):
 class VerificationOut(BaseModel):
     """Whether the ledger is whole: chain, sums, caps, grants."""
 
-    ok: bool
+    ok: bool = Field(description="True if everything adds up.")
     entries: int | None = Field(description="Null where totals are not shown.", examples=[4])
     head_hash: str | None = Field(
         description="Hash of the newest entry; keep it to prove later that nothing was cut off.",

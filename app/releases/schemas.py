@@ -86,21 +86,28 @@ class SampleIn(Form):
 class SampleBrief(BaseModel):
     """A sample as its release lists it."""
 
-    id: str = Field(examples=[_SAMPLE_ID])
+    id: str = Field(description="Id of the sample.", examples=[_SAMPLE_ID])
     rows: int | None = Field(
         description="Rows of the table; null while the noisy count is not yet applied.",
         examples=[10000],
     )
-    state: SampleState = Field(examples=["succeeded"])
+    state: SampleState = Field(
+        description="Data can be downloaded once `succeeded`.", examples=["succeeded"]
+    )
 
 
 class SampleOut(BaseModel):
     """A synthetic table: made from the release's model and a seed, at no privacy cost."""
 
-    id: str = Field(examples=[_SAMPLE_ID])
-    release_id: str = Field(examples=[_RELEASE_ID])
-    dataset_id: str = Field(examples=[_DATASET_ID])
-    kind: Literal["rows", "counts"] = Field(examples=["rows"])
+    id: str = Field(description="Id of the sample.", examples=[_SAMPLE_ID])
+    release_id: str = Field(
+        description="The release whose model it is drawn from.", examples=[_RELEASE_ID]
+    )
+    dataset_id: str = Field(description="The dataset of that release.", examples=[_DATASET_ID])
+    kind: Literal["rows", "counts"] = Field(
+        description="`rows`: synthetic rows. `counts`: the post-processed histogram itself.",
+        examples=["rows"],
+    )
     rows: int | None = Field(
         description="Rows asked for, or made; null while the noisy count is not yet applied.",
         examples=[5000],
@@ -113,17 +120,19 @@ class SampleOut(BaseModel):
         examples=[True],
     )
     size_bytes: int | None = Field(description="Bytes of its Parquet form.", examples=[81920])
-    created_at: Moment
-    finished_at: Moment | None
+    created_at: Moment = Field(description="When it was asked for (UTC).")
+    finished_at: Moment | None = Field(description="When it was made or failed (UTC).")
 
 
 class ReleaseOut(BaseModel):
     """One request to run one synthesizer under one guarantee, and what became of it."""
 
-    id: str = Field(examples=[_RELEASE_ID])
-    dataset_id: str = Field(examples=[_DATASET_ID])
-    synthesizer: str = Field(examples=["mst"])
-    synthesizer_version: str = Field(examples=["1"])
+    id: str = Field(description="Id of the release.", examples=[_RELEASE_ID])
+    dataset_id: str = Field(description="The dataset it was made from.", examples=[_DATASET_ID])
+    synthesizer: str = Field(description="Its method: see `/v1/synthesizers`.", examples=["mst"])
+    synthesizer_version: str = Field(
+        description="Version of the method when the release was admitted.", examples=["0.1.0"]
+    )
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learned only what the kernel answered. `declared`: a third "
         "party that the admin allowed to read the bounded table, and that vouches for itself.",
@@ -141,8 +150,14 @@ class ReleaseOut(BaseModel):
     rows: int | None = Field(
         description="Rows asked for; null stands for the noisy count.", examples=[10000]
     )
-    public_dataset: str | None = Field(examples=[None])
-    state: ReleaseState = Field(examples=["succeeded"])
+    public_dataset: str | None = Field(
+        description="The public dataset that was named to start from.", examples=[None]
+    )
+    state: ReleaseState = Field(
+        description="`succeeded` once its first sample can be downloaded. `failed` and a cancel"
+        " after the start keep the charge.",
+        examples=["succeeded"],
+    )
     progress: float = Field(
         ge=0, le=1, description="Fraction done, of public facts.", examples=[1.0]
     )
@@ -161,19 +176,22 @@ class ReleaseOut(BaseModel):
         "of the guarantee: do not publish.",
         examples=[None],
     )
-    created_at: Moment
-    started_at: Moment | None
-    finished_at: Moment | None
+    created_at: Moment = Field(description="When it was admitted (UTC).")
+    started_at: Moment | None = Field(description="When a worker first took it up (UTC).")
+    finished_at: Moment | None = Field(description="When it ended (UTC).")
 
 
 class ProblemOut(BaseModel):
     """What stands in the way, where (JSON pointer), and how to mend it."""
 
-    pointer: str = Field(examples=["/params/columns"])
+    pointer: str = Field(description="JSON pointer into the body.", examples=["/params/columns"])
     message: str = Field(
-        examples=["the histogram would have 12000000 cells; 10000000 are the most"]
+        description="What is wrong there.",
+        examples=["the histogram would have 12000000 cells; 10000000 are the most"],
     )
-    remedy: str = Field(examples=["choose fewer columns, or coarser `bins`"])
+    remedy: str = Field(
+        description="How to mend it.", examples=["choose fewer columns, or coarser `bins`"]
+    )
 
 
 class PreflightOut(BaseModel):
@@ -215,7 +233,10 @@ class ReleaseIn(Form):
         default_factory=dict,
         description="The synthesizer's own form: see `/v1/synthesizers/{name}`.",
     )
-    guarantee: GuaranteeIn
+    guarantee: GuaranteeIn = Field(
+        description="The guarantee to keep: epsilon, epsilon and delta, rho, or rho and delta. It"
+        " is what the release costs."
+    )
     rows: Whole | None = Field(
         None,
         ge=1,

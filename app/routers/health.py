@@ -22,15 +22,15 @@ _PHASES = {"queued": "queued", "running": "running", "cancelling": "running"}
 class Health(BaseModel):
     """The process answers."""
 
-    state: str = Field(examples=["ok"])
-    version: str = Field(examples=["0.1.0"])
+    state: str = Field(description="Always `ok`.", examples=["ok"])
+    version: str = Field(description="Version of the service.", examples=["0.1.0"])
 
 
 class Readiness(BaseModel):
     """The store can be read and its ledgers add up."""
 
-    state: str = Field(examples=["ready"])
-    version: str = Field(examples=["0.1.0"])
+    state: str = Field(description="Always `ready`; else the answer is 503.", examples=["ready"])
+    version: str = Field(description="Version of the service.", examples=["0.1.0"])
     sqlite: str = Field(description="Version of the SQLite library.", examples=["3.40.1"])
     checkpoints: str = Field(
         description="How the write-ahead log is checkpointed.", examples=["one writer held off"]

@@ -29,7 +29,7 @@ Row = TypeVar("Row")
 class Page(BaseModel, Generic[Item]):
     """One page of a list."""
 
-    items: list[Item]
+    items: list[Item] = Field(description="What is on this page, in the order of the list.")
     next: str | None = Field(
         description="Send it as `cursor` for the page after this one; null on the last page.",
         examples=[None],

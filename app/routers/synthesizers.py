@@ -18,10 +18,13 @@ router = APIRouter(prefix="/v1", tags=["synthesizers"], route_class=ExactRoute)
 class SynthesizerOut(BaseModel):
     """One method of making synthetic data."""
 
-    name: str = Field(examples=["mst"])
-    title: str = Field(examples=["Maximum spanning tree of two-way marginals"])
+    name: str = Field(description="What a release asks for it by.", examples=["mst"])
+    title: str = Field(
+        description="The method in a few words.",
+        examples=["Maximum spanning tree of two-way marginals"],
+    )
     reference: str = Field(description="Where the method is from.")
-    version: str = Field(examples=["1"])
+    version: str = Field(description="Version of the method.", examples=["0.1.0"])
     distribution: str = Field(description="The package that holds it.", examples=["halftone"])
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
@@ -41,7 +44,7 @@ class SynthesizerFormOut(SynthesizerOut):
 class SynthesizersOut(BaseModel):
     """All synthesizers that can be used: built-ins first."""
 
-    items: list[SynthesizerOut]
+    items: list[SynthesizerOut] = Field(description="Every synthesizer.")
     next: str | None = Field(None, description="Always null: they fit one page.")
 
 

@@ -53,8 +53,8 @@ class PrincipalChangeIn(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"state": "disabled"}]}
     )
 
-    name: Line | None = None
-    roles: Roles | None = None
+    name: Line | None = Field(None, description="A new name, unique among principals.")
+    roles: Roles | None = Field(None, description="All the roles from now on.")
     state: Literal["active", "disabled"] | None = Field(
         None, description="A disabled principal's keys do not work."
     )
@@ -63,11 +63,16 @@ class PrincipalChangeIn(BaseModel):
 class PrincipalOut(BaseModel):
     """Who owns datasets, grants, releases and keys."""
 
-    id: str = Field(examples=["pr_abcdefghijkmnpqrstuv"])
-    name: str = Field(examples=["Ada"])
-    roles: list[Role]
-    state: Literal["active", "disabled"]
-    created_at: str = Field(examples=[_TIME])
+    id: str = Field(description="Id of the principal.", examples=["pr_abcdefghijkmnpqrstuv"])
+    name: str = Field(description="Unique among principals.", examples=["Ada"])
+    roles: list[Role] = Field(
+        description="admin (principals, settings; sees no data), custodian (own datasets),"
+        " analyst (granted datasets)."
+    )
+    state: Literal["active", "disabled"] = Field(
+        description="The keys of a disabled principal do not work."
+    )
+    created_at: str = Field(description="When it was made (UTC).", examples=[_TIME])
 
     @classmethod
     def of(cls, row: PrincipalRow) -> PrincipalOut:
@@ -112,14 +117,18 @@ class KeyIn(BaseModel):
 class KeyOut(BaseModel):
     """An API key, without its secret: only a hash of that is stored."""
 
-    id: str = Field(examples=["ky_abcdefghijkmnpqrstuv"])
-    principal_id: str
-    label: str
+    id: str = Field(description="Id of the key.", examples=["ky_abcdefghijkmnpqrstuv"])
+    principal_id: str = Field(description="Whose key it is.")
+    label: str = Field(description="What the key is for; may be empty.")
     prefix: str = Field(description="How the key starts.", examples=["hk_AbCd1234"])
-    state: Literal["active", "expired", "revoked"]
-    created_at: str = Field(examples=[_TIME])
-    expires_at: str | None
-    revoked_at: str | None
+    state: Literal["active", "expired", "revoked"] = Field(
+        description="Only an active key authenticates."
+    )
+    created_at: str = Field(description="When it was made (UTC).", examples=[_TIME])
+    expires_at: str | None = Field(
+        description="Moment after which it does not work (UTC); null: it does not expire."
+    )
+    revoked_at: str | None = Field(description="When it was revoked (UTC).")
 
     @classmethod
     def of(cls, row: ApiKeyRow) -> KeyOut:
@@ -198,20 +207,30 @@ class GrantTermsIn(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"show_budget": True}]}
     )
 
-    allowance: AllowanceIn | None = None
-    show_budget: bool | None = None
+    allowance: AllowanceIn | None = Field(
+        None,
+        description="The analyst's share. Omitted, PATCH leaves it as it is, and after PUT only"
+        " the budget itself limits.",
+    )
+    show_budget: bool | None = Field(
+        None,
+        description="Whether the analyst sees the budget's totals. Omitted, PATCH leaves it as it"
+        " is, and PUT sets false.",
+    )
 
 
 class GrantOut(BaseModel):
     """An analyst's leave to use a dataset; what it has spent is never reset."""
 
-    id: str = Field(examples=["gr_abcdefghijkmnpqrstuv"])
-    dataset_id: str
-    principal_id: str
-    state: Literal["active", "revoked"]
-    show_budget: bool
-    allowance: AllowanceOut
-    created_at: str = Field(examples=[_TIME])
+    id: str = Field(description="Id of the grant.", examples=["gr_abcdefghijkmnpqrstuv"])
+    dataset_id: str = Field(description="The dataset that may be used.")
+    principal_id: str = Field(description="The analyst who may use it.")
+    state: Literal["active", "revoked"] = Field(
+        description="A revoked grant shows the analyst nothing; granting again revives it."
+    )
+    show_budget: bool = Field(description="Whether the analyst sees the budget's totals.")
+    allowance: AllowanceOut = Field(description="The analyst's share, and what is left of it.")
+    created_at: str = Field(description="When it was first given (UTC).", examples=[_TIME])
 
     @classmethod
     def of(cls, row: GrantRow, accountant: Accountant) -> GrantOut:
@@ -234,12 +253,12 @@ class GrantOut(BaseModel):
 class AuditEntry(BaseModel):
     """Who changed what."""
 
-    id: int
-    at: str = Field(examples=[_TIME])
+    id: int = Field(description="Counts up.")
+    at: str = Field(description="When it was done (UTC).", examples=[_TIME])
     principal_id: str | None = Field(description="Null for the service or its operator.")
-    action: str = Field(examples=["grant.created"])
+    action: str = Field(description="What was done.", examples=["grant.created"])
     subject: str | None = Field(description="What it was done to.")
-    detail: dict[str, Any]
+    detail: dict[str, Any] = Field(description="More about it; never a secret, never data.")
 
     @classmethod
     def of(cls, row: AuditRow) -> AuditEntry:
