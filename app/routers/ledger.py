@@ -12,6 +12,7 @@ from app.ledger import budgets, reading
 from app.ledger.schemas import BudgetChangeIn, BudgetOut, LedgerLine, VerificationOut
 from app.problems import PreconditionFailed, PreconditionRequired
 from app.routers.dependencies import Caller, ReadSession, WriteSession
+from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery
 from app.routers.wire import ExactRoute
 from app.security import access as accesses
@@ -29,7 +30,7 @@ def _etag(budget: BudgetOut) -> str:
     "/datasets/{dataset_id}/budget",
     operation_id="get_budget",
     summary="The budget: total, spent, remaining, or your allowance",
-    responses={200: {"headers": _ETAG}},
+    responses={200: {"headers": _ETAG}, **refusing(404)},
 )
 def get_budget(
     dataset_id: str, principal: Caller, session: ReadSession, response: Response
@@ -47,7 +48,7 @@ def get_budget(
     description="Absolute values. `If-Match` carries the ETag of the budget as you saw it, so"
     " that you decide on the spending that there is. The change stands in the ledger; the"
     " guarantee becomes that of the highest cap there ever was.",
-    responses={200: {"headers": _ETAG}},
+    responses={200: {"headers": _ETAG}, **refusing(403, 404, 409, 412, 428)},
 )
 def set_budget(
     dataset_id: str,
@@ -94,6 +95,7 @@ def _expect_match(if_match: str | None, etag: str) -> None:
     description="The custodian reads the whole ledger of the account that the dataset draws on,"
     " the entries of other datasets of the account included. An analyst reads the lines of"
     " their own releases on this dataset.",
+    responses=refusing(404),
 )
 def list_ledger(
     dataset_id: str, principal: Caller, session: ReadSession, page: PageQuery
@@ -114,6 +116,7 @@ def list_ledger(
     summary="Whether the ledger is whole: chain, sums, caps, grants",
     description="Reads every entry of the account. An analyst whose grant does not show the"
     " budget reads the verdict alone.",
+    responses=refusing(404),
 )
 def verify_ledger(dataset_id: str, principal: Caller, session: ReadSession) -> VerificationOut:
     access = accesses.open_dataset(session, principal, dataset_id)

@@ -1,0 +1,140 @@
+"""Grants: which analysts use a dataset, and how much of its budget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.idempotency import Attempt, find_replay, remember
+from app.routers.dependencies import Caller, ReadSession, WriteSession, attempt_of
+from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
+from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.wire import ExactRoute
+from app.security import grants, repository
+from app.security.access import own_dataset
+from app.security.schemas import GrantIn, GrantOut, GrantTermsIn
+
+router = APIRouter(prefix="/v1", tags=["grants"], route_class=ExactRoute)
+
+
+@router.post(
+    "/datasets/{dataset_id}/grants",
+    status_code=201,
+    operation_id="create_grant",
+    summary="Let an analyst use the dataset (custodian)",
+    description="Granting again after a revocation revives the same grant, with what it spent.",
+    responses={201: {"headers": MADE_HEADERS}, **refusing(403, 404, 409)},
+)
+def create_grant(
+    dataset_id: str,
+    new: GrantIn,
+    actor: Caller,
+    attempt: Annotated[Attempt | None, Depends(attempt_of("create_grant"))],
+    session: WriteSession,
+    request: Request,
+    response: Response,
+) -> GrantOut:
+    dataset = own_dataset(session, actor, dataset_id)
+    accountant = grants.accountant_of(session, dataset)
+    replay = find_replay(session, attempt)
+    if replay is not None:
+        row = grants.get_grant(session, dataset, replay.resource_id)
+    else:
+        row = grants.create_grant(
+            session,
+            actor,
+            dataset,
+            principal_id=new.principal_id,
+            allowance=new.allowance.to_cap(accountant) if new.allowance else None,
+            show_budget=bool(new.show_budget),
+        )
+        remember(session, attempt, 201, row.id)
+    answer_made(
+        request, response, f"/v1/datasets/{dataset_id}/grants/{row.id}", replayed=replay is not None
+    )
+    return GrantOut.of(row, accountant)
+
+
+@router.get(
+    "/datasets/{dataset_id}/grants",
+    operation_id="list_grants",
+    summary="Who may use the dataset, revoked grants included (custodian)",
+    responses=refusing(403, 404, 409),
+)
+def list_grants(
+    dataset_id: str, actor: Caller, session: ReadSession, page: PageQuery
+) -> Page[GrantOut]:
+    dataset = own_dataset(session, actor, dataset_id)
+    accountant = grants.accountant_of(session, dataset)
+    rows, following = page.cut(
+        repository.grants(session, dataset_id, page.after_moment, page.fetch), key=by_creation
+    )
+    return Page(items=[GrantOut.of(row, accountant) for row in rows], next=following)
+
+
+@router.get(
+    "/datasets/{dataset_id}/grants/{grant_id}",
+    operation_id="get_grant",
+    summary="One grant (custodian)",
+    responses=refusing(403, 404, 409),
+)
+def get_grant(dataset_id: str, grant_id: str, actor: Caller, session: ReadSession) -> GrantOut:
+    dataset = own_dataset(session, actor, dataset_id)
+    accountant = grants.accountant_of(session, dataset)
+    return GrantOut.of(grants.get_grant(session, dataset, grant_id), accountant)
+
+
+@router.patch(
+    "/datasets/{dataset_id}/grants/{grant_id}",
+    operation_id="change_grant",
+    summary="Change terms of a grant; what is omitted stays (custodian)",
+    responses=refusing(403, 404, 409),
+)
+def change_grant(
+    dataset_id: str, grant_id: str, terms: GrantTermsIn, actor: Caller, session: WriteSession
+) -> GrantOut:
+    dataset = own_dataset(session, actor, dataset_id)
+    accountant = grants.accountant_of(session, dataset)
+    row = grants.change_grant(
+        session,
+        actor,
+        grants.get_grant(session, dataset, grant_id),
+        allowance=terms.allowance.to_cap(accountant) if terms.allowance else None,
+        show_budget=terms.show_budget,
+    )
+    return GrantOut.of(row, accountant)
+
+
+@router.put(
+    "/datasets/{dataset_id}/grants/{grant_id}",
+    operation_id="replace_grant",
+    summary="Put other terms in force; without an allowance only the budget limits (custodian)",
+    responses=refusing(403, 404, 409),
+)
+def replace_grant(
+    dataset_id: str, grant_id: str, terms: GrantTermsIn, actor: Caller, session: WriteSession
+) -> GrantOut:
+    dataset = own_dataset(session, actor, dataset_id)
+    accountant = grants.accountant_of(session, dataset)
+    row = grants.replace_grant(
+        session,
+        actor,
+        grants.get_grant(session, dataset, grant_id),
+        allowance=terms.allowance.to_cap(accountant) if terms.allowance else None,
+        show_budget=bool(terms.show_budget),
+    )
+    return GrantOut.of(row, accountant)
+
+
+@router.delete(
+    "/datasets/{dataset_id}/grants/{grant_id}",
+    status_code=204,
+    operation_id="revoke_grant",
+    summary="Take a grant back; what was charged under it stays charged (custodian)",
+    responses=refusing(403, 404),
+)
+def revoke_grant(dataset_id: str, grant_id: str, actor: Caller, session: WriteSession) -> None:
+    dataset = own_dataset(session, actor, dataset_id)
+    grants.revoke_grant(session, actor, grants.get_grant(session, dataset, grant_id))
