@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Limits, Problem
 
 MOST_QUESTION_CELLS = 2**27
 """The kernel counts no more cells in one question."""
+
+MOST_COLUMN_CELLS = 500_000
+"""Edges and merges of so many cells fit a message's header."""
+
+_MOST_MESSAGE_BYTES = MOST_BYTES_FROM_CHILD * 3 // 4
 
 _CELLS_AT_ONCE = 2**25
 """The kernel holds no more exact cells at once, and keeps as many for later questions."""
@@ -60,6 +67,17 @@ def _time_problems(cells: int, limits: Limits) -> tuple[Problem, ...]:
             "choose fewer columns, or coarser `bins`",
         ),
     )
+
+
+def message_problems(axes: Axes, size_bytes: int = 0) -> tuple[Problem, ...]:
+    """What the pipe would not carry: groupings of the columns, or a message of this size."""
+    if sum(axes.shape) > MOST_COLUMN_CELLS:
+        message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"
+    elif size_bytes > _MOST_MESSAGE_BYTES:
+        message = f"{size_bytes // 2**20} MiB would be sent at once, which is too much"
+    else:
+        return ()
+    return (Problem("/params/columns", message, "choose fewer columns, or coarser `bins`"),)
 
 
 def question_problems(cells: int, pointer: str, remedy: str) -> tuple[Problem, ...]:

@@ -38,7 +38,7 @@ from app.engine.synthesizers.contribution import (
     expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import run_problems, table_bytes
+from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 MOST_CELLS = 10_000_000
@@ -129,7 +129,11 @@ class Histogram:
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
-        problems += contribution_problems(contribution, unit, loss) + _cell_problems(axes)
+        problems += (
+            contribution_problems(contribution, unit, loss)
+            + _cell_problems(axes)
+            + message_problems(axes)
+        )
         errors = expected_errors(
             _questions(axes, contribution, unit), _shares(unit, contribution, loss), unit, loss
         )

@@ -32,7 +32,7 @@ from app.engine.synthesizers.contribution import (
     expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import question_problems, run_problems, table_bytes
+from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
 from app.engine.synthesizers.size import Size
 
 _BYTES_PER_CELL = 80
@@ -99,9 +99,7 @@ class Independent:
         problems += contribution_problems(contribution, unit, loss)
         cells = sum(axes.shape)
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        problems += run_problems(memory, cells, limits) + question_problems(
-            cells, "/params/columns", "choose fewer columns, or coarser `bins`"
-        )
+        problems += run_problems(memory, cells, limits) + message_problems(axes, 8 * cells)
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
         errors = expected_errors(

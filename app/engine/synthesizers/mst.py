@@ -42,6 +42,7 @@ from app.engine.synthesizers.contribution import (
 )
 from app.engine.synthesizers.forecast import (
     counting_bytes,
+    message_problems,
     question_problems,
     run_problems,
     table_bytes,
@@ -149,7 +150,10 @@ class Mst:
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
         memory += counting_bytes(sum(pair_cells))
-        problems += contribution_problems(contribution, unit, loss)
+        # A child hands over its model, and in a round each reference for every other column.
+        problems += contribution_problems(contribution, unit, loss) + message_problems(
+            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape))
+        )
         problems += run_problems(memory, cells, limits) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",

@@ -103,6 +103,12 @@ def test_the_forecast_counts_the_cells_of_all_columns() -> None:
     assert preflight.expected_error == pytest.approx(1.25, abs=1e-3)
 
 
+def test_columns_of_too_many_cells_are_told() -> None:
+    wide = digits({"a": 400_000, "b": 200_000})
+    preflight = Independent().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
+    assert "/params/columns" in [problem.pointer for problem in preflight.problems]
+
+
 @pytest.mark.parametrize(
     ("form", "loss", "pointer"),
     [

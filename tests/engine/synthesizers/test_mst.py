@@ -243,6 +243,15 @@ def test_more_pairs_than_the_kernel_counts_at_once_are_told() -> None:
     assert fewer.problems == ()
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [{f"c{i}": 3000 for i in range(20)}, {"a": 400_000, "b": 2} | {f"c{i}": 2 for i in range(20)}],
+)
+def test_what_a_child_could_not_hand_over_is_told(cells: dict[str, int]) -> None:
+    preflight = Mst().check(digits(cells), ROW, params(), GAUSSIAN, None, LIMITS)
+    assert "sent at once" in " ".join(problem.message for problem in preflight.problems)
+
+
 def test_more_columns_than_a_selection_offers_are_told() -> None:
     wide = digits({f"c{i}": 2 for i in range(201)})
     preflight = Mst().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
