@@ -21,6 +21,7 @@ from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
+from app.engine.schema.values import is_text
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
@@ -34,6 +35,7 @@ from app.security.principals import Principal
 from app.settings import Settings
 
 _LARGEST_EXPONENT = 300
+_DEEPEST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,12 @@ def public_facts(
 
 
 def plain_form(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The form with ordinary JSON numbers. Raises `Invalid` for one beyond their range."""
-    return {name: _plain(value, f"/params/{_escaped(name)}") for name, value in form.items()}
+    """The form with ordinary JSON numbers.
+
+    Raises `Invalid` for numbers beyond their range, and for text that cannot be written.
+    """
+    plain: dict[str, Any] = _plain(dict(form), "/params")
+    return plain
 
 
 def _facts(
@@ -218,15 +224,22 @@ def _no_public_dataset() -> Invalid:
     )
 
 
-def _plain(value: Any, pointer: str) -> Any:
+def _plain(value: Any, pointer: str, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise Invalid.at("/params", "The form is nested too deeply.", "Send a flatter one.")
     if isinstance(value, dict):
-        return {name: _plain(item, f"{pointer}/{_escaped(name)}") for name, item in value.items()}
+        return {
+            _plain(name, pointer): _plain(item, f"{pointer}/{_escaped(name)}", depth + 1)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_plain(item, f"{pointer}/{place}") for place, item in enumerate(value)]
+        return [_plain(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
     if isinstance(value, Decimal):
         if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
             raise Invalid.at(pointer, "The number is out of range.", "Send a smaller one.")
         return float(value)
+    if isinstance(value, str) and not is_text(value):
+        raise Invalid.at(pointer, "The text holds half a character.", "Send whole characters.")
     if isinstance(value, int) and value.bit_length() > 64:
         raise Invalid.at(pointer, "The number is out of range.", "Send a smaller one.")
     return value

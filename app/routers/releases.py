@@ -19,6 +19,7 @@ from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED
+from app.releases.published import CertificateOut, MeasurementsOut
 from app.releases.schemas import (
     PreflightOut,
     ProblemOut,
@@ -35,6 +36,7 @@ from app.routers.dependencies import (
     WriteSession,
     attempt_of,
 )
+from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.wire import ExactRoute
 
@@ -97,6 +99,7 @@ def prepared(
             "description": "The budget cannot cover it, or the dataset takes no releases.",
             "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
         },
+        **refusing(404),
     },
 )
 def request_release(
@@ -130,6 +133,7 @@ def created(request: Request, response: Response, path: str, *, replayed: bool) 
     "/datasets/{dataset_id}/releases/preflight",
     operation_id="preflight_release",
     summary="What would a release cost and need?",
+    responses=refusing(404, 409),
 )
 def preflight(
     dataset_id: DatasetId,
@@ -182,8 +186,14 @@ def list_releases(
     return Page(items=views.releases(session, principal, shown), next=following)
 
 
-@router.get("/releases/{release_id}", operation_id="get_release", summary="One release")
+@router.get(
+    "/releases/{release_id}",
+    operation_id="get_release",
+    summary="One release",
+    responses=refusing(404),
+)
 def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) -> ReleaseOut:
+    """How far it is, and once it has `succeeded` the ids of its samples."""
     release, dataset = service.visible(session, principal, release_id)
     return views.release(session, principal, release, dataset)
 
@@ -192,6 +202,7 @@ def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) 
     "/releases/{release_id}/cancel",
     operation_id="cancel_release",
     summary="Cancel a release",
+    responses=refusing(404, 409),
 )
 def cancel_release(release_id: ReleaseId, principal: Caller, session: WriteSession) -> ReleaseOut:
     """Stop it; `refunded` says whether the charge was given back.
@@ -229,6 +240,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         },
     },
     204: {"description": "The release has ended and every event was seen: do not reconnect."},
+    **refusing(404),
 }
 
 
@@ -270,41 +282,14 @@ def follow_release(
 _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The noisy tables.",
+        "model": MeasurementsOut,
         "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["release_id", "measurements"],
-                    "properties": {
-                        "release_id": {"type": "string"},
-                        "measurements": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["columns", "values", "standard_error"],
-                                "properties": {
-                                    "columns": {
-                                        "type": "array",
-                                        "description": "Each column with the labels of its cells.",
-                                        "items": {"type": "object"},
-                                    },
-                                    "values": {
-                                        "type": "array",
-                                        "description": "Noisy counts, flat, in C order.",
-                                        "items": {"type": "integer"},
-                                    },
-                                    "standard_error": {"type": "number"},
-                                },
-                            },
-                        },
-                    },
-                }
-            },
             "text/csv": {"schema": {"type": "string"}},
             Format.PARQUET.media_type: {"schema": {"type": "string", "format": "binary"}},
         },
     },
     304: {"description": "Unchanged since the ETag that was sent."},
+    **refusing(404, 409),
 }
 
 
@@ -330,12 +315,12 @@ def get_measurements(
 ) -> Response:
     """Every noisy count that the release bought, with its standard error: a product itself."""
     release, dataset = service.visible(session, principal, release_id)
-    tables = results.noisy_tables(session, release)
+    results.check_published(release)
     etag = f'"{release.id}-{form}"'
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    schema = dictionary_of(dataset)
+    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
     if form == "json":
         pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
     else:
@@ -348,6 +333,8 @@ def get_measurements(
     "/releases/{release_id}/certificate",
     operation_id="get_certificate",
     summary="The privacy certificate of a release",
+    response_model=None,
+    responses={200: {"model": CertificateOut}, **refusing(404, 409)},
 )
 def get_certificate(
     release_id: ReleaseId, principal: Caller, session: ReadSession

@@ -50,6 +50,27 @@ def test_a_fault_is_named_with_a_remedy_and_costs_nothing(
     assert service.custodian.get("/v1/releases").json()["items"] == []
 
 
+@pytest.mark.parametrize("tail", ["releases", "releases/preflight"])
+@pytest.mark.parametrize(
+    "params",
+    ['{"columns":["\\ud800"]}', '{"\\ud800":1}', '{"columns":' + "[" * 400 + "]" * 400 + "}"],
+)
+def test_text_that_is_none_and_endless_nesting_are_refused(
+    service: World, params: str, tail: str
+) -> None:
+    dataset = service.add_dataset()
+    text = f'{{"synthesizer":"histogram","params":{params},"guarantee":{{"epsilon":1}}}}'
+    answer = service.custodian.request(
+        "POST",
+        f"/v1/datasets/{dataset}/{tail}",
+        content=text,
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == (422 if tail == "releases" else 200), answer.text
+    found = answer.json()["errors" if tail == "releases" else "problems"]
+    assert found[0]["pointer"].startswith("/params")
+
+
 def test_null_is_the_same_as_omitted_everywhere(service: World) -> None:
     dataset = service.add_dataset()
     body = wanted(

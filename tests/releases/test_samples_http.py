@@ -77,6 +77,14 @@ def test_counts_are_the_histogram_itself(service: World, release: str) -> None:
     assert service.custodian.get(f"/v1/samples/{sample}").json()["rows"] == 24
 
 
+def test_counts_are_refused_where_a_synthesizer_makes_none(service: World) -> None:
+    service.custodian.release(service.add_dataset(), synthesizer="independent", params={})
+    release = service.run_fit(colours(300))
+    answer = service.custodian.post(f"/v1/releases/{release}/samples", {"kind": "counts"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/kind"
+
+
 def test_formulas_are_neutralised_on_request(service: World, release: str) -> None:
     sample = ask(service, release, rows=200, seed=1)
     service.run_sample()
