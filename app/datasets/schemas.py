@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from app.database import format_time
+from app.datasets.dictionary_form import DICTIONARY, FILE_OPTIONS, UNIT
 from app.routers.wire import Amount
 
 LONGEST_NAME = 200
@@ -107,12 +108,15 @@ class DatasetIn(_Form):
         " prior. Never changes.",
     )
     dictionary: dict[str, Any] = Field(
-        alias="schema", description="The data dictionary: what is public about the columns."
+        alias="schema",
+        description="The data dictionary: what is public about the columns.",
+        json_schema_extra=DICTIONARY,
     )
     unit: dict[str, Any] | None = Field(
         None,
         description='Who is protected: `{"kind": "row"}`, or `{"kind": "entity", "column": ...,'
         ' "max_rows": k}`. Needed for private datasets.',
+        json_schema_extra=UNIT,
     )
     max_total_rows: Whole | None = Field(
         None, ge=1, le=MOST_ROWS, description="Public upper bound on rows; default: a setting."
@@ -132,6 +136,7 @@ class DatasetIn(_Form):
         description="How the file is to be read, where that should not be found out: `format`,"
         " `encoding`, `delimiter`, `quote`, `header`, `header_rows`, `skip_rows`, `compression`,"
         " `decimal`, `comment`.",
+        json_schema_extra=FILE_OPTIONS,
     )
     shares_budget_with: str | None = Field(
         None,

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.datasets import proposals, repository, service, views
+from app.datasets.dictionary_form import DICTIONARY
 from app.datasets.draft import DatasetDraft
 from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut, ProposalOut
 from app.datasets.staging import StagedFile, StagedWriter, StagingArea
@@ -31,6 +32,7 @@ from app.routers.dependencies import (
     SettingsDep,
     WriteSession,
 )
+from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.wire import ExactRoute, parse_json, read_limited
 from app.security import access
@@ -86,6 +88,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
         "model": DatasetOut,
         "headers": _HEADERS,
     },
+    **refusing(403),
 }
 
 
@@ -137,6 +140,7 @@ async def create_dataset(
     responses={
         200: {"description": "With `Prefer: wait`: the ingest is over."},
         202: {"description": "Uploaded; `ingesting`.", "model": DatasetOut},
+        **refusing(403, 404, 409),
     },
     openapi_extra=DATA_BODY,
 )
@@ -178,20 +182,37 @@ def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> P
     return Page(items=items, next=following)
 
 
-@router.get("/datasets/{dataset_id}", operation_id="get_dataset", summary="One dataset")
+@router.get(
+    "/datasets/{dataset_id}",
+    operation_id="get_dataset",
+    summary="One dataset",
+    responses=refusing(404),
+)
 def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> DatasetOut:
+    """Its state, dictionary and unit. An analyst sees it from the moment it is first ready."""
     return views.seen(session, access.open_dataset(session, principal, dataset_id))
 
 
-@router.patch("/datasets/{dataset_id}", operation_id="rename_dataset", summary="Rename a dataset")
+@router.patch(
+    "/datasets/{dataset_id}",
+    operation_id="rename_dataset",
+    summary="Rename a dataset (custodian)",
+    responses=refusing(403, 404),
+)
 def rename_dataset(
     dataset_id: DatasetId, form: DatasetPatch, principal: Caller, session: WriteSession
 ) -> DatasetOut:
+    """The name alone can be changed: what is public about the table never is."""
     row = service.rename(session, principal, dataset_id, form.name)
     return views.dataset(session, principal, row)
 
 
-@router.delete("/datasets/{dataset_id}", operation_id="erase_dataset", summary="Erase a dataset")
+@router.delete(
+    "/datasets/{dataset_id}",
+    operation_id="erase_dataset",
+    summary="Erase a dataset (custodian)",
+    responses=refusing(403, 404),
+)
 async def erase_dataset(
     request: Request,
     dataset_id: DatasetId,
@@ -219,6 +240,7 @@ async def erase_dataset(
     operation_id="get_dictionary",
     summary="The data dictionary",
     response_model=dict[str, Any],
+    responses={200: {"content": {"application/json": {"schema": DICTIONARY}}}, **refusing(404)},
 )
 def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> Any:
     """In its canonical wire form: a Frictionless Table Schema with Halftone's own keys."""
@@ -228,7 +250,8 @@ def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSessio
 @router.get(
     "/datasets/{dataset_id}/ingest-report",
     operation_id="get_ingest_report",
-    summary="What became of the last upload",
+    summary="What became of the last upload (custodian)",
+    responses=refusing(403, 404, 409),
 )
 def get_ingest_report(
     dataset_id: DatasetId, principal: Caller, session: ReadSession
@@ -245,7 +268,8 @@ def get_ingest_report(
 @router.post(
     "/dictionaries/proposals",
     operation_id="propose_dictionary",
-    summary="A dictionary to start from",
+    summary="A dictionary to start from (custodian)",
+    responses=refusing(403),
     openapi_extra=PROPOSAL_BODY,
 )
 async def propose_dictionary(

@@ -11,6 +11,7 @@ from app.jobs.models import JobRow
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.routers.dependencies import DatabaseDep, ReadSession
+from app.routers.description import refusing
 from app.routers.docs import VERSION
 from app.routers.wire import ExactRoute
 
@@ -39,11 +40,18 @@ class Readiness(BaseModel):
 
 @router.get("/healthz", operation_id="get_health", summary="Is the process alive?")
 def health() -> Health:
+    """Answers as long as the process runs; the store is not asked."""
     return Health(state="ok", version=VERSION)
 
 
-@router.get("/readyz", operation_id="get_readiness", summary="Can the service take requests?")
+@router.get(
+    "/readyz",
+    operation_id="get_readiness",
+    summary="Can the service take requests?",
+    responses=refusing(503),
+)
 def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
+    """Reads the store: 503 if it does not answer, or if a ledger does not add up."""
     if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60
@@ -61,7 +69,10 @@ def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
     operation_id="get_metrics",
     summary="Metrics in Prometheus's text form",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **refusing(503),
+    },
 )
 def metrics(session: ReadSession) -> Response:
     """Jobs by kind and phase, from the store, so that every server process tells the same.

@@ -22,6 +22,7 @@ from app.routers.dependencies import (
     WriteSession,
     attempt_of,
 )
+from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.releases import CREATED_HEADERS, ReleaseId, created
 from app.routers.wire import ExactRoute
@@ -38,7 +39,10 @@ SampleAttempt = Annotated[Attempt | None, Depends(attempt_of("samples.create"))]
     status_code=sampling.ACCEPTED,
     operation_id="request_sample",
     summary="Request another sample",
-    responses={202: {"description": "Queued.", "headers": CREATED_HEADERS}},
+    responses={
+        202: {"description": "Queued.", "headers": CREATED_HEADERS},
+        **refusing(404, 409),
+    },
 )
 def request_sample(
     request: Request,
@@ -57,7 +61,12 @@ def request_sample(
     return views.sample(sample, release.dataset_id)
 
 
-@router.get("/releases/{release_id}/samples", operation_id="list_samples", summary="List samples")
+@router.get(
+    "/releases/{release_id}/samples",
+    operation_id="list_samples",
+    summary="List samples",
+    responses=refusing(404),
+)
 def list_samples(
     release_id: ReleaseId, principal: Caller, session: ReadSession, page: PageQuery
 ) -> Page[SampleOut]:
@@ -68,8 +77,14 @@ def list_samples(
     return Page(items=[views.sample(row, release.dataset_id) for row in shown], next=following)
 
 
-@router.get("/samples/{sample_id}", operation_id="get_sample", summary="One sample")
+@router.get(
+    "/samples/{sample_id}",
+    operation_id="get_sample",
+    summary="One sample",
+    responses=refusing(404),
+)
 def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> SampleOut:
+    """How far it is, and how large; its rows are at `/v1/samples/{sample_id}/data`."""
     sample, release, _ = sample_life.visible(session, principal, sample_id)
     return views.sample(sample, release.dataset_id)
 
@@ -79,6 +94,7 @@ def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> 
     status_code=204,
     operation_id="delete_sample",
     summary="Delete a sample",
+    responses={204: {"description": "Deleted."}, **refusing(404)},
 )
 def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep) -> Response:
     """The rows are removed for good. A sample like it can be made again from its seed."""
@@ -94,7 +110,10 @@ _FILE: dict[int | str, dict[str, Any]] = {
         "description": "The synthetic table.",
         "headers": {
             "ETag": {"description": "Strong.", "schema": {"type": "string"}},
-            "Content-Disposition": {"schema": {"type": "string"}},
+            "Content-Disposition": {
+                "description": "A file name to save it under.",
+                "schema": {"type": "string"},
+            },
         },
         "content": {
             "text/csv": {"schema": {"type": "string"}, "example": "shift,fare\n3,12.5\n"},
@@ -106,6 +125,7 @@ _FILE: dict[int | str, dict[str, Any]] = {
         },
     },
     304: {"description": "Unchanged since the ETag that was sent."},
+    **refusing(404, 409),
 }
 
 FormatQuery = Annotated[

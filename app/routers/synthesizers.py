@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from app.releases.catalogue import Description
 from app.routers.dependencies import Caller
+from app.routers.description import refusing
 from app.routers.releases import CatalogueDep
 from app.routers.wire import ExactRoute
 
@@ -50,18 +51,23 @@ class SynthesizersOut(BaseModel):
 
 @router.get("/synthesizers", operation_id="list_synthesizers", summary="List synthesizers")
 def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
+    """The built-in ones first, then those that were installed besides."""
     described = [catalogue.describe(entry.name) for entry in catalogue.entries()]
     return SynthesizersOut(items=[SynthesizerOut(**_facts(each)) for each in described])
 
 
 @router.get(
-    "/synthesizers/{name}", operation_id="get_synthesizer", summary="One synthesizer and its form"
+    "/synthesizers/{name}",
+    operation_id="get_synthesizer",
+    summary="One synthesizer and its form",
+    responses=refusing(404),
 )
 def get_synthesizer(
-    name: Annotated[str, Path(description="Its registered name.", max_length=64)],
+    name: Annotated[str, Path(description="Its registered name.", max_length=64, examples=["mst"])],
     _: Caller,
     catalogue: CatalogueDep,
 ) -> SynthesizerFormOut:
+    """Where the method is from, and the JSON Schema of the form that `params` takes."""
     described = catalogue.describe(name)
     return SynthesizerFormOut(**_facts(described), params=described.params_schema)
 

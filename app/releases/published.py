@@ -1,0 +1,88 @@
+"""The wire of what a release publishes besides its samples, as the API page describes it.
+
+Certificates are sent as they were stored, and tables as they are read: neither passes through
+these models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class Sensitivity(BaseModel):
+    """How far one privacy unit can move the exact counts."""
+
+    l1: float | None = Field(description="In the sum of absolute differences.")
+    l2: float | None = Field(description="In the root of the sum of squared differences.")
+
+
+class AxisOut(BaseModel):
+    """One column of a noisy table."""
+
+    name: str = Field(description="Name of the column.")
+    cells: list[str] = Field(description="Labels of its cells, in the order of `values`.")
+
+
+class MeasurementOut(BaseModel):
+    """One noisy table that the release bought."""
+
+    columns: list[AxisOut] = Field(description="Its columns; none: a total.")
+    values: list[int] = Field(description="Noisy counts, flat, in C order of `columns`.")
+    noise: str = Field(description="`discrete gaussian` or `discrete laplace`.")
+    scale: float = Field(description="Sigma, or b of Laplace noise, in counts.")
+    standard_error: float = Field(description="Standard deviation of each value's noise.")
+    sensitivity: Sensitivity = Field(description="What the scale was chosen for.")
+    contribution: dict[str, Any] = Field(
+        description="How much of each unit counts: a `rule`, with `limit` or `norm` where it"
+        " takes one."
+    )
+
+
+class MeasurementsOut(BaseModel):
+    """Every noisy table of a release. Reading them costs nothing more."""
+
+    release_id: str = Field(description="Id of the release.")
+    measurements: list[MeasurementOut] = Field(description="In the order they were bought.")
+
+
+class MechanismOut(BaseModel):
+    """One use of noise: what it looked at, how far one unit moves it, what it cost."""
+
+    question: int = Field(description="Number of the question that it answered, from 0.")
+    mechanism: str = Field(description="`histogram`, or what selected among candidates.")
+    columns: list[list[str]] = Field(description="Columns of each table that it looked at.")
+    contributions: list[dict[str, Any]] = Field(description="How much of each unit counted.")
+    noise: str = Field(description="Law of the noise.")
+    scale: float | None = Field(description="Scale of the noise, in counts.")
+    sensitivity: Sensitivity = Field(description="How far one unit moves what was measured.")
+    loss: dict[str, str] = Field(description="Its share of the session's loss.")
+
+
+class SessionOut(BaseModel):
+    """The privacy loss that the synthesizer could spend, and did."""
+
+    allowed: dict[str, str] = Field(description="What the session was opened with.")
+    spent: dict[str, str] = Field(description="What its questions cost, at most `allowed`.")
+
+
+class CertificateOut(BaseModel):
+    """What a release can show for its privacy, from public facts and its own answers."""
+
+    unit: dict[str, Any] = Field(description="The privacy unit: who is protected.")
+    neighbours: str = Field(description="What the guarantee makes hard to tell apart.")
+    guarantee: dict[str, str] = Field(description="As it was asked for.")
+    accountant: Literal["basic", "zcdp"] = Field(description="Of the account it was charged to.")
+    charge: dict[str, str] = Field(description="What the account booked, in its own terms.")
+    session: SessionOut = Field(description="The loss of the run itself.")
+    mechanisms: list[MechanismOut] = Field(description="Every use of noise.")
+    synthesizer: dict[str, Any] = Field(
+        description="Name, version and params; the public dataset, if one was named."
+    )
+    assurance: Literal["enforced", "declared"] = Field(
+        description="`enforced`: it learned only what the kernel answered. `declared`: it read the"
+        " bounded table, and vouches for itself."
+    )
+    ledger_row_hash: str = Field(description="Hash of the ledger entry of the charge.")
+    versions: dict[str, str] = Field(description="Of the software that made it.")
