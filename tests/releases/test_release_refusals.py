@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from release_world import World, wanted
 
+from app.datasets.models import DatasetRow
+
 
 def pointers(answer: Any) -> list[str]:
     return [error["pointer"] for error in answer.json()["errors"]]
@@ -88,6 +90,29 @@ def test_a_dataset_that_takes_no_releases_says_so(service: World) -> None:
     answer = service.custodian.release(waiting)
     assert answer.status_code == 409
     assert "not ready" in answer.json()["detail"]
+
+
+def test_a_public_dataset_is_accepted_as_a_prior_and_takes_no_releases(service: World) -> None:
+    private, public = service.add_dataset(), service.add_dataset()
+    with service.database.write() as session:
+        row = session.get_one(DatasetRow, public)
+        row.visibility, row.account_id = "public", None
+    answer = service.custodian.release(private, public_dataset=public)
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["public_dataset"] == public
+    assert service.custodian.release(public).status_code == 409
+    assert pointers(service.custodian.release(private, public_dataset=private)) == [
+        "/public_dataset"
+    ]
+
+
+def test_a_closed_dataset_takes_no_releases(service: World) -> None:
+    dataset = service.add_dataset()
+    with service.database.write() as session:
+        session.get_one(DatasetRow, dataset).closed = True
+    answer = service.custodian.release(dataset)
+    assert answer.status_code == 409
+    assert "closed" in answer.json()["detail"]
 
 
 def test_a_dataset_of_others_is_absent(service: World) -> None:
