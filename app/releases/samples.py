@@ -166,9 +166,9 @@ def delete(session: Session, sample: SampleRow) -> None:
 
 
 def remake(session: Session, sample: SampleRow, release: ReleaseRow, settings: Settings) -> None:
-    """Queue a sample whose rows were dropped; the same seed gives the same rows."""
-    if sample.state == "succeeded" and sample.dropped:
-        sample.state = "queued"
+    """Queue a sample whose rows are gone; the same seed gives the same rows."""
+    if sample.state == "succeeded":
+        sample.state, sample.dropped, sample.size_bytes = "queued", True, None
         _enqueue(session, sample, release, settings)
 
 

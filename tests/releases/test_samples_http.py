@@ -166,6 +166,15 @@ def test_dropped_rows_are_made_again_from_the_seed(
         assert after.headers["etag"] == before.headers["etag"]
 
 
+def test_rows_that_went_missing_are_made_again(service: World, release: str) -> None:
+    sample = service.custodian.get(f"/v1/releases/{release}").json()["samples"][0]["id"]
+    before = data(service, sample)
+    BlobStore(service.database).delete(sample)
+    assert service.custodian.get(f"/v1/samples/{sample}/data").status_code == 409
+    assert service.run_sample() == sample
+    assert data(service, sample) == before
+
+
 def test_a_full_store_takes_no_more_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
