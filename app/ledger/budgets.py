@@ -11,9 +11,10 @@ from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import epsilon_for
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import repository
+from app.ledger.accounts import Budget
+from app.ledger.entries import AccountSuspended, append
 from app.ledger.models import AccountRow
 from app.ledger.repository import Position
-from app.ledger.service import AccountSuspended, Budget, append
 from app.problems import Conflict, FieldError, NotFound
 from app.security import audit
 from app.security.access import Access

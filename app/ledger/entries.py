@@ -1,0 +1,99 @@
+"""Writing an entry into an account's chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.database import format_time, now
+from app.engine.privacy.loss import Charge
+from app.ledger import repository
+from app.ledger.chain import GENESIS, Entry, Kind
+from app.ledger.models import AccountRow, LedgerRow
+from app.ledger.repository import Head
+from app.problems import NotFound, Unavailable
+from app.security.models import GrantRow
+
+
+class AccountSuspended(Unavailable):
+    """The account's ledger does not add up, so nothing is booked until it was looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The ledger of this budget does not add up, so nothing more is admitted. The"
+            " service's operator must run `halftone verify`.",
+            retry_after_s=300,
+        )
+
+
+def append(
+    session: Session,
+    account_id: str,
+    head: Head,
+    *,
+    kind: Kind,
+    amount: Charge,
+    dataset_id: str,
+    principal_id: str,
+    detail: Mapping[str, Any],
+    release_id: str | None = None,
+    grant_id: str | None = None,
+) -> LedgerRow:
+    """Write the entry that makes the account's chain `head.entries` long.
+
+    Raises `AccountSuspended`, for the caller's transaction to be rolled back, if the entry
+    before it is missing or disagrees with what the account has spent.
+    """
+    previous_hash = _hash_before(session, account_id, head, kind, amount)
+    moment = now()
+    entry = Entry(
+        account_id=account_id,
+        sequence=head.entries,
+        kind=kind,
+        dataset_id=dataset_id,
+        release_id=release_id,
+        principal_id=principal_id,
+        grant_id=grant_id,
+        primary=amount.primary,
+        delta=amount.delta,
+        spent_primary=head.spent_primary,
+        spent_delta=head.spent_delta,
+        detail=dict(detail),
+        at=format_time(moment),
+    )
+    facts = {**entry.as_json(), "at": moment}
+    row = LedgerRow(**facts, previous_hash=previous_hash, hash=entry.hash_after(previous_hash))
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _hash_before(session: Session, account_id: str, head: Head, kind: Kind, amount: Charge) -> str:
+    if head.entries == 1:
+        return GENESIS
+    before = repository.entry(session, account_id, head.entries - 1)
+    sign = {"charge": 1, "refund": -1}.get(kind, 0)
+    if before is None or (
+        before.spent_primary + sign * amount.primary != head.spent_primary
+        or before.spent_delta + sign * amount.delta != head.spent_delta
+    ):
+        raise AccountSuspended
+    return before.hash
+
+
+def ledger_hash(session: Session, account_id: str, sequence: int) -> str:
+    """The hash of an entry, as certificates cite it. Raises `NotFound`."""
+    row = repository.entry(session, account_id, sequence)
+    if row is None:
+        raise NotFound
+    return row.hash
+
+
+def forget_amounts(session: Session, *rows: AccountRow | GrantRow | None) -> None:
+    """The statements above bypass loaded objects, so these read their amounts anew."""
+    for row in rows:
+        if row is not None and row in session:
+            counted = ["entries"] if isinstance(row, AccountRow) else []
+            session.expire(row, ["spent_primary", "spent_delta", *counted])
