@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.database import Database
 
 READERS_PATIENCE_S = 30
 """How long readers of the older images are waited for; later checkpoints empty the log then."""
 
 
+PAGES_AT_ONCE = 8192
+
+
 def reclaim(database: Database) -> None:
     """Shrink the file and empty the log; call after the erasing transaction has committed.
 
     `secure_delete` has overwritten what was deleted, but the log still holds older images of
-    those pages until it is truncated.
+    those pages until it is truncated. Other writers get their turn between two steps.
     """
+    while _freed_some(database):
+        pass
+    database.checkpoint()
+
+
+def _freed_some(database: Database) -> bool:
+    """Give some free pages back; whether any are left."""
     with database.lock.held(), database.write_engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
+        before = _free_pages(raw)
         # A step of this statement frees one page; `execute` would take a single step of it.
-        raw.executescript("PRAGMA incremental_vacuum")
-    database.checkpoint(patience_s=READERS_PATIENCE_S)
+        raw.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
+        return 0 < _free_pages(raw) < before
+
+
+def _free_pages(connection: Any) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])

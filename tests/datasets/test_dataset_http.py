@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from office import (
     spec,
     upload_form,
 )
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from app.routers import uploads
 
@@ -289,6 +292,30 @@ def test_a_repeated_form_counts_its_file_as_part_of_the_body(office: Office) -> 
     assert person.send_form(upload_form(CSV + "11,Cash\n"), **key).status_code == 422
     assert len(office.staged_files()) == 1
     office.work()
+
+
+@pytest.mark.parametrize("by", ["json", "form", "put"])
+def test_a_commit_that_fails_is_told_and_leaves_nothing(
+    office: Office, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    person = office.custodian
+    dataset_id = person.declare().json()["id"]
+    before = person.get("/datasets?limit=200").json()
+
+    def fails(_: Session) -> None:
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Session, "commit", fails)
+        answer = {
+            "json": person.declare,
+            "form": lambda: person.send_form(upload_form(CSV + "15,Cash\n")),
+            "put": lambda: person.put(dataset_id),
+        }[by]()
+    assert answer.status_code == 503
+    assert "Retry-After" in answer.headers
+    assert person.get("/datasets?limit=200").json() == before
+    assert office.staged_files() == []
 
 
 def test_only_custodians_create_and_others_see_no_dataset_before_it_is_ready(

@@ -11,6 +11,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from app.database import Base, Database
+from app.storage import reclaim as reclaim_module
 from app.storage.blobs import (
     CHUNK_BYTES,
     PIECE_BYTES,
@@ -154,6 +155,19 @@ def test_a_blob_opens_as_a_file_for_parquet(database: Database) -> None:
         assert file.read() == b"PAR1"
         with pytest.raises(ValueError, match="negative"):
             file.seek(-1)
+
+
+def test_free_pages_are_given_back_in_several_steps(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaim_module, "PAGES_AT_ONCE", 100)
+    blobs = BlobStore(database)
+    blobs.write("ds_a", "column-0", [os.urandom(PIECE_BYTES)])
+    database.checkpoint()
+    blobs.delete("ds_a")
+    reclaim(database)
+    assert database.path.stat().st_size < PIECE_BYTES / 2
+    assert database.wal_bytes() == 0
 
 
 def test_erased_bytes_are_neither_in_the_database_nor_in_its_log(database: Database) -> None:
