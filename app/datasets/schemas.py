@@ -86,14 +86,16 @@ class _Form(BaseModel):
 class BudgetIn(_Form):
     """Total privacy loss allowed to all releases of the account together."""
 
-    epsilon: Amount
+    epsilon: Amount = Field(description="Total epsilon.")
     delta: Amount = Field(Decimal(0), description="0, the default, admits pure releases only.")
 
 
 class NewPopulationIn(_Form):
     """The custodian's word that a table of known content is of other people; audited."""
 
-    reason: str = Field(min_length=1, max_length=LONGEST_REASON)
+    reason: str = Field(
+        min_length=1, max_length=LONGEST_REASON, description="Who they are, and how you know."
+    )
 
 
 class DatasetIn(_Form):

@@ -51,8 +51,14 @@ BUDGET_EXCEEDED: dict[str, Any] = {
                     **_AMOUNTS,
                     "description": "Null where the budget of the account is not shown.",
                 },
-                "scope": {"enum": ["account", "grant"]},
-                "limited_by": {"enum": ["epsilon", "delta", "rho"]},
+                "scope": {
+                    "enum": ["account", "grant"],
+                    "description": "What has too little left: the account, or your allowance.",
+                },
+                "limited_by": {
+                    "enum": ["epsilon", "delta", "rho"],
+                    "description": "Which amount has too little left.",
+                },
                 "largest_epsilon": {
                     "type": ["string", "null"],
                     "description": "What would fit at the request's own delta; null if nothing.",
@@ -91,8 +97,11 @@ def _alternative(name: str) -> dict[str, Any]:
         "title": name,
         "description": synthesizer.title,
         "properties": {
-            "synthesizer": {"const": name},
-            "params": {"anyOf": [inlined(form), {"type": "null"}]},
+            "synthesizer": {"const": name, "description": synthesizer.title},
+            "params": {
+                "anyOf": [inlined(form), {"type": "null"}],
+                "description": "Its form; every field has a default unless it is required.",
+            },
         },
     }
 
@@ -101,7 +110,13 @@ def _third_party(names: list[str]) -> dict[str, Any]:
     return {
         "title": "another",
         "description": "A synthesizer that is installed besides: see `/v1/synthesizers`.",
-        "properties": {"synthesizer": {"type": "string", "not": {"enum": names}}},
+        "properties": {
+            "synthesizer": {
+                "type": "string",
+                "not": {"enum": names},
+                "description": "Its registered name.",
+            }
+        },
     }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.database import Database
@@ -34,6 +34,7 @@ from app.routers.dependencies import (
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute, parse_json, read_limited
 from app.security import access
 from app.security.principals import Principal
@@ -46,7 +47,6 @@ Made = TypeVar("Made")
 LONGEST_WAIT_S = 60
 _LOOK_S = (0.02, 0.05, 0.1, 0.25)
 
-DatasetId = Annotated[str, Path(description="Id of the dataset.", max_length=64)]
 Prefer = Annotated[
     str | None,
     Header(

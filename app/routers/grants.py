@@ -11,6 +11,7 @@ from app.routers.dependencies import Caller, ReadSession, WriteSession, attempt_
 from app.routers.description import refusing
 from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.paths import DatasetId, GrantId
 from app.routers.wire import ExactRoute
 from app.security import grants, repository
 from app.security.access import own_dataset
@@ -28,7 +29,7 @@ router = APIRouter(prefix="/v1", tags=["grants"], route_class=ExactRoute)
     responses={201: {"headers": MADE_HEADERS}, **refusing(403, 404, 409)},
 )
 def create_grant(
-    dataset_id: str,
+    dataset_id: DatasetId,
     new: GrantIn,
     actor: Caller,
     attempt: Annotated[Attempt | None, Depends(attempt_of("create_grant"))],
@@ -64,8 +65,9 @@ def create_grant(
     responses=refusing(403, 404, 409),
 )
 def list_grants(
-    dataset_id: str, actor: Caller, session: ReadSession, page: PageQuery
+    dataset_id: DatasetId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[GrantOut]:
+    """Newest first, each with what it has spent."""
     dataset = own_dataset(session, actor, dataset_id)
     accountant = grants.accountant_of(session, dataset)
     rows, following = page.cut(
@@ -80,7 +82,10 @@ def list_grants(
     summary="One grant (custodian)",
     responses=refusing(403, 404, 409),
 )
-def get_grant(dataset_id: str, grant_id: str, actor: Caller, session: ReadSession) -> GrantOut:
+def get_grant(
+    dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: ReadSession
+) -> GrantOut:
+    """Its terms, and what it has spent."""
     dataset = own_dataset(session, actor, dataset_id)
     accountant = grants.accountant_of(session, dataset)
     return GrantOut.of(grants.get_grant(session, dataset, grant_id), accountant)
@@ -93,8 +98,14 @@ def get_grant(dataset_id: str, grant_id: str, actor: Caller, session: ReadSessio
     responses=refusing(403, 404, 409),
 )
 def change_grant(
-    dataset_id: str, grant_id: str, terms: GrantTermsIn, actor: Caller, session: WriteSession
+    dataset_id: DatasetId,
+    grant_id: GrantId,
+    terms: GrantTermsIn,
+    actor: Caller,
+    session: WriteSession,
 ) -> GrantOut:
+    """Send the terms to change alone. A smaller allowance than what was spent stops further
+    releases; it takes nothing back."""
     dataset = own_dataset(session, actor, dataset_id)
     accountant = grants.accountant_of(session, dataset)
     row = grants.change_grant(
@@ -114,8 +125,13 @@ def change_grant(
     responses=refusing(403, 404, 409),
 )
 def replace_grant(
-    dataset_id: str, grant_id: str, terms: GrantTermsIn, actor: Caller, session: WriteSession
+    dataset_id: DatasetId,
+    grant_id: GrantId,
+    terms: GrantTermsIn,
+    actor: Caller,
+    session: WriteSession,
 ) -> GrantOut:
+    """What is omitted takes its default: no allowance of its own, and no view of the totals."""
     dataset = own_dataset(session, actor, dataset_id)
     accountant = grants.accountant_of(session, dataset)
     row = grants.replace_grant(
@@ -133,8 +149,12 @@ def replace_grant(
     status_code=204,
     operation_id="revoke_grant",
     summary="Take a grant back; what was charged under it stays charged (custodian)",
-    responses=refusing(403, 404),
+    response_class=Response,
+    responses={204: {"description": "Taken back."}, **refusing(403, 404)},
 )
-def revoke_grant(dataset_id: str, grant_id: str, actor: Caller, session: WriteSession) -> None:
+def revoke_grant(
+    dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: WriteSession
+) -> None:
+    """The analyst sees the dataset no more from now on. Granting again revives the grant."""
     dataset = own_dataset(session, actor, dataset_id)
     grants.revoke_grant(session, actor, grants.get_grant(session, dataset, grant_id))

@@ -14,6 +14,7 @@ from app.problems import PreconditionFailed, PreconditionRequired
 from app.routers.dependencies import Caller, ReadSession, WriteSession
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery
+from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute
 from app.security import access as accesses
 
@@ -33,8 +34,10 @@ def _etag(budget: BudgetOut) -> str:
     responses={200: {"headers": _ETAG}, **refusing(404)},
 )
 def get_budget(
-    dataset_id: str, principal: Caller, session: ReadSession, response: Response
+    dataset_id: DatasetId, principal: Caller, session: ReadSession, response: Response
 ) -> BudgetOut:
+    """The custodian sees the totals. An analyst sees their own allowance, and the totals where
+    the grant shows them. Its ETag is what `If-Match` of a change carries."""
     access = accesses.open_dataset(session, principal, dataset_id)
     shown = BudgetOut.of(budgets.view(session, access))
     response.headers["ETag"] = _etag(shown)
@@ -51,7 +54,7 @@ def get_budget(
     responses={200: {"headers": _ETAG}, **refusing(403, 404, 409, 412, 428)},
 )
 def set_budget(
-    dataset_id: str,
+    dataset_id: DatasetId,
     change: BudgetChangeIn,
     principal: Caller,
     session: WriteSession,
@@ -98,7 +101,7 @@ def _expect_match(if_match: str | None, etag: str) -> None:
     responses=refusing(404),
 )
 def list_ledger(
-    dataset_id: str, principal: Caller, session: ReadSession, page: PageQuery
+    dataset_id: DatasetId, principal: Caller, session: ReadSession, page: PageQuery
 ) -> Page[LedgerLine]:
     access = accesses.open_dataset(session, principal, dataset_id)
     accountant = Accountant(budgets.account_of(session, access.dataset).accountant)
@@ -118,6 +121,8 @@ def list_ledger(
     " budget reads the verdict alone.",
     responses=refusing(404),
 )
-def verify_ledger(dataset_id: str, principal: Caller, session: ReadSession) -> VerificationOut:
+def verify_ledger(
+    dataset_id: DatasetId, principal: Caller, session: ReadSession
+) -> VerificationOut:
     access = accesses.open_dataset(session, principal, dataset_id)
     return VerificationOut.of(reading.verification(session, access), access)

@@ -12,6 +12,7 @@ from app.routers.dependencies import Admin, Caller, ReadSession, WriteSession, a
 from app.routers.description import refusing
 from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.paths import KeyId, PrincipalId
 from app.routers.wire import ExactRoute
 from app.security import repository, service
 from app.security.schemas import (
@@ -30,6 +31,7 @@ router = APIRouter(prefix="/v1", tags=["principals"], route_class=ExactRoute)
 
 @router.get("/me", operation_id="get_me", summary="Who am I, and with which key?")
 def get_me(principal: Caller, session: ReadSession) -> MeOut:
+    """The principal with its roles, and the key that the request came with."""
     key = repository.key(session, principal.id, principal.key_id or "")
     if key is None:
         raise NotFound
@@ -51,6 +53,7 @@ def create_principal(
     request: Request,
     response: Response,
 ) -> PrincipalOut:
+    """It owns nothing yet and has no key: make one for it next."""
     replay = find_replay(session, attempt)
     if replay is not None:
         row = service.get_principal(session, replay.resource_id)
@@ -68,6 +71,7 @@ def create_principal(
     responses=refusing(403),
 )
 def list_principals(actor: Admin, session: ReadSession, page: PageQuery) -> Page[PrincipalOut]:
+    """Newest first, disabled ones included."""
     del actor
     rows, following = page.cut(
         repository.principals(session, page.after_moment, page.fetch), key=by_creation
@@ -81,7 +85,8 @@ def list_principals(actor: Admin, session: ReadSession, page: PageQuery) -> Page
     summary="One principal (admin, or yourself)",
     responses=refusing(404),
 )
-def get_principal(principal_id: str, actor: Caller, session: ReadSession) -> PrincipalOut:
+def get_principal(principal_id: PrincipalId, actor: Caller, session: ReadSession) -> PrincipalOut:
+    """Name, roles and state."""
     return PrincipalOut.of(service.visible_principal(session, actor, principal_id))
 
 
@@ -93,7 +98,7 @@ def get_principal(principal_id: str, actor: Caller, session: ReadSession) -> Pri
     responses=refusing(403, 404, 409),
 )
 def change_principal(
-    principal_id: str, change: PrincipalChangeIn, actor: Admin, session: WriteSession
+    principal_id: PrincipalId, change: PrincipalChangeIn, actor: Admin, session: WriteSession
 ) -> PrincipalOut:
     row = service.change_principal(
         session, actor, principal_id, name=change.name, roles=change.roles, state=change.state
@@ -110,7 +115,7 @@ def change_principal(
     responses={201: {"headers": MADE_HEADERS}, **refusing(404, 409)},
 )
 def create_key(
-    principal_id: str,
+    principal_id: PrincipalId,
     new: KeyIn,
     actor: Caller,
     attempt: Annotated[Attempt | None, Depends(attempt_of("create_key"))],
@@ -145,8 +150,9 @@ def create_key(
     responses=refusing(404),
 )
 def list_keys(
-    principal_id: str, actor: Caller, session: ReadSession, page: PageQuery
+    principal_id: PrincipalId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[KeyOut]:
+    """Newest first, expired and revoked ones included."""
     service.visible_principal(session, actor, principal_id)
     rows, following = page.cut(
         repository.keys(session, principal_id, page.after_moment, page.fetch), key=by_creation
@@ -160,7 +166,10 @@ def list_keys(
     summary="One API key, without its secret (admin, or your own)",
     responses=refusing(404),
 )
-def get_key(principal_id: str, key_id: str, actor: Caller, session: ReadSession) -> KeyOut:
+def get_key(
+    principal_id: PrincipalId, key_id: KeyId, actor: Caller, session: ReadSession
+) -> KeyOut:
+    """What it is for, how it starts, and whether it works."""
     return KeyOut.of(service.get_key(session, actor, principal_id, key_id))
 
 
@@ -170,9 +179,12 @@ def get_key(principal_id: str, key_id: str, actor: Caller, session: ReadSession)
     operation_id="revoke_key",
     summary="End an API key at once (admin, or your own)",
     description="409 for your last key, and for the last key of the last admin.",
-    responses=refusing(404, 409),
+    response_class=Response,
+    responses={204: {"description": "It does not work any more."}, **refusing(404, 409)},
 )
-def revoke_key(principal_id: str, key_id: str, actor: Caller, session: WriteSession) -> None:
+def revoke_key(
+    principal_id: PrincipalId, key_id: KeyId, actor: Caller, session: WriteSession
+) -> None:
     service.revoke_key(session, actor, principal_id, key_id)
 
 
@@ -183,6 +195,7 @@ def revoke_key(principal_id: str, key_id: str, actor: Caller, session: WriteSess
     responses=refusing(403),
 )
 def list_audit(actor: Caller, session: ReadSession, page: PageQuery) -> Page[AuditEntry]:
+    """Who changed what. Nothing in it tells of the rows of a dataset."""
     rows, following = page.cut(
         repository.audit_entries(
             session,

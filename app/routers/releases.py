@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import anyio
-from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.idempotency import Attempt
@@ -38,12 +38,11 @@ from app.routers.dependencies import (
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
+from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
-ReleaseId = Annotated[str, Path(description="Id of the release.", max_length=64)]
-DatasetId = Annotated[str, Path(description="Id of the dataset.", max_length=64)]
 ReleaseAttempt = Annotated[Attempt | None, Depends(attempt_of("releases.create"))]
 
 _LOCATION = {"description": "Where the new resource is.", "schema": {"type": "string"}}
@@ -228,7 +227,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {
                     "required": ["id", "event", "data"],
                     "properties": {
                         "id": {"type": "string", "description": "Rises by one."},
-                        "event": {"enum": ["state", "progress", "end"]},
+                        "event": {
+                            "enum": ["state", "progress", "end"],
+                            "description": "`end` is the last one.",
+                        },
                         "data": {
                             "type": "string",
                             "description": "JSON: `state`, or `progress` and `stage`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.idempotency import Attempt
@@ -24,13 +24,13 @@ from app.routers.dependencies import (
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
-from app.routers.releases import CREATED_HEADERS, ReleaseId, created
+from app.routers.paths import ReleaseId, SampleId
+from app.routers.releases import CREATED_HEADERS, created
 from app.routers.wire import ExactRoute
 from app.storage.blobs import BlobStore
 
 router = APIRouter(prefix="/v1", tags=["samples"], route_class=ExactRoute)
 
-SampleId = Annotated[str, Path(description="Id of the sample.", max_length=64)]
 SampleAttempt = Annotated[Attempt | None, Depends(attempt_of("samples.create"))]
 
 

@@ -24,7 +24,7 @@ UNPAID = 2.0**62
 class AllRows(Params):
     """Each unit counts with all its rows, at most the dictionary's `max_rows`."""
 
-    rule: Literal["rows"] = "rows"
+    rule: Literal["rows"] = Field("rows", description="Every bounded row counts.")
 
     def contribution(self) -> Contribution:
         return Contribution()
@@ -33,7 +33,7 @@ class AllRows(Params):
 class DistinctCells(Params):
     """Each unit counts once in at most `limit` of its cells, drawn at random."""
 
-    rule: Literal["distinct"]
+    rule: Literal["distinct"] = Field(description="Each unit counts once in a cell.")
     limit: int = Field(ge=1, le=1_000_000, description="The most cells of one unit that count.")
 
     def contribution(self) -> Contribution:
@@ -43,7 +43,7 @@ class DistinctCells(Params):
 class ClippedCounts(Params):
     """Each unit's counts are scaled down to Euclidean norm `norm`; not for pure guarantees."""
 
-    rule: Literal["clipped"]
+    rule: Literal["clipped"] = Field(description="Counts of a unit are scaled down to `norm`.")
     norm: float = Field(
         ge=1 / GRID,
         le=1e9,
