@@ -17,7 +17,8 @@ from app.jobs.queue import Claim, JobInterrupted
 from app.settings import Settings
 
 PROGRESS_INTERVAL_S = 1.0
-MOST_PROGRESS_EVENTS = 1000
+MOST_PROGRESS_EVENTS = 300
+"""Events are told in steps of a hundredth; the rest of a flood is left out."""
 LONGEST_STAGE = 64
 
 
@@ -118,7 +119,9 @@ class JobContext:
     def progress(self, fraction: float, stage: str) -> None:
         """Report how far the job is. `stage` is public: never made from rows."""
         self.check_cancelled()
-        event = self._forward(ProgressEvent(min(max(fraction, 0.0), 1.0), stage[:LONGEST_STAGE]))
+        event = self._forward(
+            ProgressEvent(round(min(max(fraction, 0.0), 1.0), 2), stage[:LONGEST_STAGE])
+        )
         if event == self._last or self._events >= MOST_PROGRESS_EVENTS:
             return
         self._last = event

@@ -142,7 +142,7 @@ def _migrate(settings: Settings) -> None:
 
 def warm_up() -> None:
     """Import, while there is nothing to do, what the first jobs would otherwise wait for."""
-    registry.import_builtins()
+    registry.import_built_ins()
     importlib.import_module("pandas")  # by pyarrow, at its first conversion to numpy
 
 

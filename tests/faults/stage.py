@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from forge import Forge, Served, forge
-from store import Store
+from stored import Store
 
 ROWS = 400
 EPSILON = 10**12

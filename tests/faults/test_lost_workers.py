@@ -11,7 +11,7 @@ import psutil
 import pytest
 from forge import Fault, Forge, Served, eventually, forge
 from plugin import SLOW, write_plugin
-from store import Store
+from stored import Store
 
 from app.engine.privacy.wire import unpack
 from app.jobs import liveness

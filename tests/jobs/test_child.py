@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from forge import confined
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
@@ -85,13 +86,6 @@ def ask(child: ChildProcess, do: str, *arguments: object) -> object:
     child.connection.settimeout(20)
     child.connection.sendall(json.dumps({"do": do, "with": arguments}).encode())
     return json.loads(child.connection.recv(65536))
-
-
-def confined() -> bool:
-    """Whether this kernel has Landlock, which the launcher uses where it can."""
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) >= 1
 
 
 needs_landlock = pytest.mark.skipif(not confined(), reason="the kernel has no Landlock")

@@ -33,7 +33,6 @@ def main(descriptor: int) -> None:
     """Serves one request on the inherited socket."""
     _drop_privileges(descriptor)
     registry.import_built_ins()
-    registry.import_builtins()
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection, MOST_BYTES_TO_CHILD)
     try:

@@ -91,12 +91,6 @@ def builtin(name: str) -> Synthesizer:
     return cast(Synthesizer, getattr(importlib.import_module(module), attribute)())
 
 
-def import_builtins() -> None:
-    """Have the built-ins ready, in a process that waits to be asked for one."""
-    for name in _BUILT_IN:
-        builtin(name)
-
-
 def import_built_ins() -> None:
     """So that a process that waits for work need not import them when it comes."""
     for name in _BUILT_IN:

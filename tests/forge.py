@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -35,6 +36,11 @@ SPEC: dict[str, Any] = {
     "unit": {"kind": "row"},
     "budget": {"epsilon": 1000, "delta": 0},
 }
+
+
+def confined() -> bool:
+    """Whether this kernel has Landlock, by which children are confined where it can be."""
+    return bool(ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) >= 1)
 
 
 def eventually(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
