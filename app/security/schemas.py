@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from app.database import format_time, now
 from app.engine.privacy.loss import Accountant
@@ -33,6 +33,15 @@ Roles = Annotated[
         " analyst (granted datasets). Roles add up.",
     ),
 ]
+
+
+def _written(value: object) -> object:
+    if not isinstance(value, str) or "T" not in value:
+        raise ValueError(f"a moment is text with an offset from UTC, such as {_TIME}")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
 
 
 class PrincipalIn(BaseModel):
@@ -96,7 +105,7 @@ class KeyIn(BaseModel):
     )
 
     label: Line | None = Field(None, description="What the key is for.")
-    expires_at: AwareDatetime | None = Field(
+    expires_at: Moment | None = Field(
         None, description="Moment with an offset, after which the key does not work."
     )
     expires_in_days: int | None = Field(

@@ -129,6 +129,8 @@ def test_a_key_is_shown_once_works_and_ends_when_it_is_revoked(desk: Desk) -> No
         {"expires_at": "9999-12-31T23:59:59-14:00"},
         {"expires_at": "2030-01-01T00:00:00"},
         {"expires_at": "tomorrow"},
+        {"expires_at": 1900000000},
+        {"expires_at": "1900000000"},
         {"expires_in_days": 0},
         {"expires_in_days": 1, "expires_at": "2030-01-01T00:00:00Z"},
     ],
