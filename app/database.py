@@ -72,7 +72,7 @@ def now() -> datetime:
 
 def new_id(prefix: str) -> str:
     """An unguessable identifier of fixed length, such as `ds_k3v...`."""
-    return prefix + "_" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+    return prefix + "_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(20))
 
 
 class WriteLock:

@@ -56,7 +56,9 @@ def prepare(
         if find_replay(session, attempt):
             return Prepared(dataset_id, form, None)
         samples.check_room(session, principal.id, settings)
-    costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
+        access = open_dataset(session, principal, dataset_id)
+        facts = costing.read_facts(session, access, principal, form)
+    costed = costing.cost(facts, catalogue, form, settings)
     if costed.problems:
         raise Invalid("The release cannot run as asked.", errors=costed.problems)
     return Prepared(dataset_id, form, costed)

@@ -16,7 +16,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.database import Database
 from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
@@ -92,26 +91,32 @@ class _Faults:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
-    """What was read in one snapshot, before any synthesizer is asked."""
+class Facts:
+    """What was read in one snapshot, before any synthesizer is asked, and what is wrong yet."""
 
     dataset: DatasetRow
     public: PublicFacts | None
     terms: Terms | None
+    problems: tuple[FieldError, ...]
 
 
-def cost(
-    database: Database,
-    catalogue: Catalogue,
-    principal: Principal,
-    dataset_id: str,
-    form: ReleaseIn,
-    settings: Settings,
-) -> Costing:
-    """Cost a request. Raises `NotFound` or `Conflict` for a dataset that takes no releases."""
+def read_facts(session: Session, access: Access, principal: Principal, form: ReleaseIn) -> Facts:
+    """The public facts of a request. Raises `Conflict` for a dataset without releases."""
+    dataset = accepting(access)
+    assert dataset.account_id is not None
+    account = repository.account(session, dataset.account_id)
     faults = _Faults()
-    with database.read() as session:
-        facts = _facts(session, principal, dataset_id, form, faults)
+    public = terms = None
+    with faults.caught():
+        public = public_facts(session, principal, form.public_dataset)
+    with faults.caught():
+        terms = Terms.of(form.guarantee.to_guarantee(), Accountant(account.accountant))
+    return Facts(dataset, public, terms, tuple(faults.found))
+
+
+def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
+    """Cost a request: its form and limits, and the synthesizer's own check of them."""
+    faults = _Faults(list(facts.problems))
     with faults.caught():
         samples.check_rows(form.rows, facts.dataset.max_total_rows, settings)
     entry, params = None, {}
@@ -130,21 +135,17 @@ def cost(
     return Costing(entry, params, facts.terms, preflight, tuple(faults.found))
 
 
-def preview(
-    database: Database, principal: Principal, dataset_id: str, form: ReleaseIn
-) -> ledger.Preview:
+def preview(session: Session, access: Access, form: ReleaseIn) -> ledger.Preview:
     """What the budget would say to a guarantee that the account takes; nothing is charged."""
-    with database.read() as session:
-        access = open_dataset(session, principal, dataset_id)
-        assert access.dataset.account_id is not None
-        return ledger.preview(
-            session,
-            account=repository.account(session, access.dataset.account_id),
-            grant=access.grant,
-            reveal_account=access.shows_budget,
-            guarantee=form.guarantee.to_guarantee(),
-            approximate_delta=0,
-        )
+    assert access.dataset.account_id is not None
+    return ledger.preview(
+        session,
+        account=repository.account(session, access.dataset.account_id),
+        grant=access.grant,
+        reveal_account=access.shows_budget,
+        guarantee=form.guarantee.to_guarantee(),
+        approximate_delta=0,
+    )
 
 
 def accepting(access: Access) -> DatasetRow:
@@ -186,22 +187,7 @@ def plain_form(form: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _facts(
-    session: Session, principal: Principal, dataset_id: str, form: ReleaseIn, faults: _Faults
-) -> _Facts:
-    access = open_dataset(session, principal, dataset_id)
-    dataset = accepting(access)
-    assert dataset.account_id is not None
-    account = repository.account(session, dataset.account_id)
-    public = terms = None
-    with faults.caught():
-        public = public_facts(session, principal, form.public_dataset)
-    with faults.caught():
-        terms = Terms.of(form.guarantee.to_guarantee(), Accountant(account.accountant))
-    return _Facts(dataset, public, terms)
-
-
-def _case(facts: _Facts, loss: PrivacyLoss, form: ReleaseIn, settings: Settings) -> Case:
+def _case(facts: Facts, loss: PrivacyLoss, form: ReleaseIn, settings: Settings) -> Case:
     return Case(
         schema=dictionary_of(facts.dataset),
         unit=PrivacyUnit.parse(facts.dataset.unit),

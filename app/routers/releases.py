@@ -40,6 +40,7 @@ from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
+from app.security.access import open_dataset
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
@@ -146,10 +147,12 @@ def preflight(
 
     What would be refused with 422 is listed under `problems` instead.
     """
-    costed = costing.cost(database, catalogue, principal, dataset_id, form, settings)
-    needs, preview = costed.preflight, None
-    if costed.terms is not None:
-        preview = costing.preview(database, principal, dataset_id, form)
+    with database.read() as session:
+        access = open_dataset(session, principal, dataset_id)
+        facts = costing.read_facts(session, access, principal, form)
+        preview = None if facts.terms is None else costing.preview(session, access, form)
+    costed = costing.cost(facts, catalogue, form, settings)
+    needs = costed.preflight
     return PreflightOut(
         fits=preview is not None and preview.fits and not costed.problems,
         charge=costed.charge,
