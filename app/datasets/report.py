@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.engine.encoding import EncodeTotals
-from app.engine.files import FileReport, RowProblem, TableReader
+from app.engine.files import FileReport, RowProblem, TableError, TableReader
 from app.engine.rows import MOST_LISTED
 from app.engine.schema import Schema
 
@@ -65,5 +65,5 @@ def file_wire(report: FileReport) -> dict[str, Any]:
 def _unused(reader: TableReader, schema: Schema) -> list[str]:
     try:
         return list(reader.layout.undeclared(schema))
-    except Exception:
+    except TableError:
         return []
