@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 
 import anyio
 from fastapi import FastAPI
@@ -29,9 +30,23 @@ from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
 
+Companion = Callable[[Settings], AbstractContextManager[object]]
+"""What runs beside the application, from its start to its end."""
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The HTTP application on the store that the settings name."""
+
+def __getattr__(name: str) -> FastAPI:
+    """`uvicorn app.main:app` serves with workers, as `halftone serve` does."""
+    if name != "app":
+        raise AttributeError(name)
+    from app.jobs.supervision import supervision
+
+    return create_app(companion=supervision)
+
+
+def create_app(
+    settings: Settings | None = None, companion: Companion = contextlib.nullcontext
+) -> FastAPI:
+    """The HTTP application on the store that the settings name, alone unless told otherwise."""
     settings = settings or get_settings()
     app = FastAPI(
         title="Halftone",
@@ -46,6 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.settings = settings
+    app.state.companion = companion
     app.state.catalogue = Catalogue(settings)
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
@@ -75,7 +91,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     await anyio.to_thread.run_sync(finish_interrupted, database, settings)
     try:
-        async with releases.event_feed(app):
+        async with _companion(app), releases.event_feed(app):
             yield
     finally:
         database.close()
+
+
+@contextlib.asynccontextmanager
+async def _companion(app: FastAPI) -> AsyncIterator[None]:
+    beside = app.state.companion(app.state.settings)
+    await anyio.to_thread.run_sync(beside.__enter__)
+    try:
+        yield
+    finally:
+        await anyio.to_thread.run_sync(beside.__exit__, None, None, None)

@@ -112,7 +112,7 @@ class Forge:
     def __init__(self, folder: Path, import_from: Sequence[Path] = (), **settings: Any) -> None:
         self.folder = folder
         self.data = folder / "data"
-        self._settings = {
+        self.settings = {
             "HALFTONE_DATA": str(self.data),
             "HALFTONE_ADMIN_KEY": ADMIN_KEY,
             "HALFTONE_WORKERS": "0",
@@ -147,7 +147,7 @@ class Forge:
         more = {f"HALFTONE_{key.upper()}": str(value) for key, value in settings.items()}
         order = {
             "command": list(command),
-            "environment": self._settings | more,
+            "environment": self.settings | more,
             "changes": dict(changes or {}),
             "log": str(started.log),
             "fault": None

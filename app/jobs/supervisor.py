@@ -14,13 +14,9 @@ from typing import Any
 import uvicorn
 
 from app import migrate
-from app.database import Database
-from app.jobs.housekeeping import Housekeeping
-from app.jobs.pool import WorkerPool
-from app.jobs.subjects import OUTCOMES
-from app.ledger.startup import hold_ledgers_against_accounts
+from app.jobs.supervision import supervision
 from app.main import create_app
-from app.security.bootstrap import announce_admin, preset_key
+from app.security.bootstrap import preset_key
 from app.settings import Settings
 
 log = logging.getLogger("halftone.server")
@@ -28,21 +24,6 @@ log = logging.getLogger("halftone.server")
 
 class AddressTaken(OSError):
     """The server cannot listen where it was told to."""
-
-
-@contextlib.contextmanager
-def supervision(settings: Settings) -> Iterator[WorkerPool]:
-    """Workers and chores for a server on a migrated store, until the block ends.
-
-    Accounts whose ledger does not add up are suspended first.
-    """
-    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
-    try:
-        hold_ledgers_against_accounts(database)
-        with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
-            yield pool
-    finally:
-        database.close()
 
 
 def serve(settings: Settings) -> None:
@@ -55,19 +36,10 @@ def serve(settings: Settings) -> None:
     preset_key(settings)
     listener = _listen(settings)
     migrate.to_head(settings.url)
-    _greet(settings)
     with supervision(settings) as pool, listener:
         server = _Server(_configuration(settings), listener, on_stop=pool.stop_claiming)
         with _signals_after(server):
             server.run(sockets=[listener])
-
-
-def _greet(settings: Settings) -> None:
-    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
-    try:
-        announce_admin(database, settings)
-    finally:
-        database.close()
 
 
 def _listen(settings: Settings) -> socket.socket:

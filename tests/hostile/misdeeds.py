@@ -99,9 +99,9 @@ class Synthesizer(Base):
             if not target.startswith(("socket:", "pipe:", "/dev/null", "/proc/")):
                 found.append(target)
         words = ("sqlite", "halftone-", "hk_", "HALFTONE_")
-        for thing in gc.get_objects():
-            if str(type(thing).__module__).startswith(("sqlalchemy", "app.database", "app.storage")):
-                found.append(repr(type(thing)))
+        kinds = {type(thing) for thing in gc.get_objects()}
+        doors = ("sqlalchemy", "app.database", "app.storage")
+        found += [repr(kind) for kind in kinds if str(kind.__module__).startswith(doors)]
         for value in vars(session).values():
             found += [repr(value) for word in words if word in repr(value)]
         inside = ("app.database", "app.settings", "app.engine.privacy.kernel")

@@ -30,7 +30,7 @@ MISDEEDS_THAT_FAIL = [
     "flood_progress",
     "grow",
     "spoil",
-    "kill_by_typo",
+    "no_such_misdeed",
 ]
 
 

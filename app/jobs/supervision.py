@@ -1,0 +1,28 @@
+"""What runs beside an HTTP server: its worker processes and the chores of its store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from app.database import Database
+from app.jobs.housekeeping import Housekeeping
+from app.jobs.pool import WorkerPool
+from app.jobs.subjects import OUTCOMES
+from app.ledger.startup import hold_ledgers_against_accounts
+from app.settings import Settings
+
+
+@contextlib.contextmanager
+def supervision(settings: Settings) -> Iterator[WorkerPool]:
+    """Workers and chores for a server on a migrated store, until the block ends.
+
+    Accounts whose ledger does not add up are suspended first.
+    """
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    try:
+        hold_ledgers_against_accounts(database)
+        with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
+            yield pool
+    finally:
+        database.close()
