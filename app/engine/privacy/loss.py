@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
@@ -47,7 +47,10 @@ def parse_amount(text: str | int | Decimal) -> Decimal:
         raise AmountError(
             "an amount is digits with an optional fraction and exponent, at most 40 characters"
         )
-    value = Decimal(written)
+    try:
+        value = Decimal(written)
+    except InvalidOperation:  # an exponent beyond what decimals can hold
+        raise AmountError("the amount is out of range") from None
     if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
         raise AmountError("the amount is out of range")
     return value

@@ -58,6 +58,8 @@ def test_amounts_are_read_exactly(text: Any, value: str) -> None:
         "1" * 41,
         "1e400",
         "1e-400",
+        "1e999999999999999999999",
+        "0e-999999999999999999999",
         True,
         0.1,
         None,
