@@ -139,6 +139,7 @@ def test_every_request_body_has_an_example_that_its_schema_takes(
             continue
         inside = resolved(document, content["schema"])
         examples = [content["example"]] if "example" in content else inside.get("examples", [])
+        examples += [example["value"] for example in content.get("examples", {}).values()]
         assert examples, operation["operationId"]
         schema = standing_alone(document, content["schema"])
         for example in examples:

@@ -157,7 +157,7 @@ class DatasetPatch(_Form):
     name: Name = Field(description="The new name.")
 
 
-class GrantOut(BaseModel):
+class OwnGrantOut(BaseModel):
     """The caller's own leave to use the dataset."""
 
     id: str = Field(description="Id of the grant.")
@@ -223,7 +223,7 @@ class DatasetOut(BaseModel):
     unit: dict[str, Any] = Field(description="The privacy unit.")
     max_total_rows: int = Field(description="Public upper bound on rows.")
     created_at: Moment = Field(description="When it was declared (UTC).")
-    grant: GrantOut | None = Field(description="The caller's grant; null for others.")
+    grant: OwnGrantOut | None = Field(description="The caller's grant; null for others.")
     custodian: CustodianFacts | None = Field(
         description="Facts for the custodian alone; null for others. Not private: do not publish."
     )

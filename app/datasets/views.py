@@ -7,7 +7,7 @@ from typing import Literal, cast
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
-from app.datasets.schemas import CustodianFacts, DatasetOut, GrantOut, State
+from app.datasets.schemas import CustodianFacts, DatasetOut, OwnGrantOut, State
 from app.security import access
 from app.security.access import Access
 from app.security.principals import Principal
@@ -34,7 +34,7 @@ def seen(session: Session, seen_by: Access) -> DatasetOut:
         created_at=row.created_at,
         grant=None
         if grant is None
-        else GrantOut(id=grant.id, state=grant.state, show_budget=grant.show_budget),
+        else OwnGrantOut(id=grant.id, state=grant.state, show_budget=grant.show_budget),
         custodian=_facts(session, row) if seen_by.role == "custodian" else None,
     )
 

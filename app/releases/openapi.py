@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi.openapi.models import Example
+
 from app.engine.synthesizers import registry
 
 _EXAMPLES: Mapping[str, dict[str, Any]] = {
@@ -27,6 +29,12 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
         "public_dataset": None,
     },
 }
+
+REQUESTS: dict[str, Example] = {
+    name: {"summary": registry.builtin(name).title, "value": request}
+    for name, request in _EXAMPLES.items()
+}
+"""Requests to choose from on the page."""
 
 _AMOUNTS = {
     "type": ["object", "null"],

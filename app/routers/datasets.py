@@ -50,6 +50,7 @@ _LOOK_S = (0.02, 0.05, 0.1, 0.25)
 Prefer = Annotated[
     str | None,
     Header(
+        alias="Prefer",
         description=f"`wait=30` holds the answer until the ingest is over, at most"
         f" {LONGEST_WAIT_S} seconds.",
         max_length=200,

@@ -18,7 +18,10 @@ from app.security.principals import Principal
 from app.settings import Settings
 
 bearer = HTTPBearer(
-    bearerFormat="hk_...", description="An API key: `Bearer hk_...`.", auto_error=False
+    scheme_name="ApiKey",
+    bearerFormat="hk_...",
+    description="Paste an API key (`hk_...`) alone: the page itself puts `Bearer` before it.",
+    auto_error=False,
 )
 
 

@@ -194,7 +194,7 @@ def _following_from_form(operation: dict[str, Any]) -> list[int]:
 def _show_examples(operation: dict[str, Any]) -> None:
     recorded = _recorded().get(operation["operationId"], {})
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if body and recorded.get("request"):
+    if body and recorded.get("request") and "examples" not in body:
         body.setdefault("example", recorded["request"])
     for status, shown in recorded.get("responses", {}).items():
         content = operation["responses"].get(status, {}).get("content", {})

@@ -44,6 +44,7 @@ def page(request: Request) -> HTMLResponse:
             "persistAuthorization": True,
             "displayRequestDuration": True,
             "docExpansion": "list",
+            "defaultModelsExpandDepth": 0,
             "validatorUrl": None,
         },
     )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import anyio
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.idempotency import Attempt
@@ -18,7 +18,7 @@ from app.releases.catalogue import Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
 from app.releases.feed import Feed
-from app.releases.openapi import BUDGET_EXCEEDED
+from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
 from app.releases.published import CertificateOut, MeasurementsOut
 from app.releases.schemas import (
     PreflightOut,
@@ -59,6 +59,7 @@ def get_catalogue(request: Request) -> Catalogue:
     return catalogue
 
 
+ReleaseForm = Annotated[ReleaseIn, Body(openapi_examples=REQUESTS)]
 CatalogueDep = Annotated[Catalogue, Depends(get_catalogue)]
 
 
@@ -77,7 +78,7 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
 
 def prepared(
     dataset_id: DatasetId,
-    form: ReleaseIn,
+    form: ReleaseForm,
     principal: Caller,
     attempt: ReleaseAttempt,
     database: DatabaseDep,
@@ -137,7 +138,7 @@ def created(request: Request, response: Response, path: str, *, replayed: bool) 
 )
 def preflight(
     dataset_id: DatasetId,
-    form: ReleaseIn,
+    form: ReleaseForm,
     principal: Caller,
     database: DatabaseDep,
     catalogue: CatalogueDep,
@@ -316,7 +317,9 @@ def get_measurements(
             description="`csv` and `parquet` have a row for each noisy cell.",
         ),
     ] = "json",
-    if_none_match: Annotated[str | None, Header(description="ETags that the caller has.")] = None,
+    if_none_match: Annotated[
+        str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
+    ] = None,
 ) -> Response:
     """Every noisy count that the release bought, with its standard error: a product itself."""
     release, dataset = service.visible(session, principal, release_id)

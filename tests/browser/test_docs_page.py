@@ -45,11 +45,7 @@ def test_the_page_authorises_and_runs_a_request_offline(page: Page, server: Live
     page.on("request", lambda request: asked.append(_url(request)))
     page.on("pageerror", lambda error: errors.append(str(error)))
 
-    page.goto("/docs")
-    page.get_by_role("button", name="Authorize").first.click()
-    page.get_by_label("auth-bearer-value").fill(ADMIN_KEY)
-    page.locator(".auth-btn-wrapper .authorize").click()
-    page.locator(".auth-btn-wrapper .btn-done").click()
+    authorise(page)
 
     me = page.locator("#operations-principals-get_me")
     me.locator(".opblock-summary-control").click()
@@ -63,6 +59,23 @@ def test_the_page_authorises_and_runs_a_request_offline(page: Page, server: Live
     assert all(url.startswith((server.url, "data:", "blob:")) for url in asked), asked
 
 
+def test_a_table_is_uploaded_from_the_page(page: Page, tmp_path: Path) -> None:
+    """The example of `spec` is filled in, and the browser sends it before the file."""
+    table = tmp_path / "taxi.csv"
+    table.write_text("taxi_id,shift,payment_type,fare\nT1,3,Cash,12.5\n")
+    authorise(page)
+
+    create = page.locator("#operations-datasets-create_dataset")
+    create.locator(".opblock-summary-control").click()
+    create.get_by_role("button", name="Try it out").click()
+    create.get_by_label("Request content type").select_option("multipart/form-data")
+    create.locator("input[type=file]").set_input_files(table)
+    create.get_by_role("button", name="Execute").click()
+    live = create.locator(".live-responses-table")
+    expect(live.locator(".response-col_status").last).to_contain_text("202")
+    expect(live).to_contain_text('"state": "ingesting"')
+
+
 def test_every_operation_is_on_the_page(page: Page) -> None:
     page.goto("/docs")
     expect(page.locator(".opblock").first).to_be_visible()
@@ -73,6 +86,14 @@ def test_every_operation_is_on_the_page(page: Page) -> None:
         for operation in path.values()
     ]
     assert page.locator(".opblock").count() == len(operations)
+
+
+def authorise(page: Page) -> None:
+    page.goto("/docs")
+    page.get_by_role("button", name="Authorize").first.click()
+    page.get_by_label("auth-bearer-value").fill(ADMIN_KEY)
+    page.locator(".auth-btn-wrapper .authorize").click()
+    page.locator(".auth-btn-wrapper .btn-done").click()
 
 
 def _url(request: Request) -> str:
