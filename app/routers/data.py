@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+FILE_HEADERS: dict[str, Any] = {
+    "ETag": {
+        "description": "Of exactly these bytes; send it as `If-None-Match` to be told 304.",
+        "schema": {"type": "string"},
+    },
+    "Content-Disposition": {
+        "description": "A name to save the file under.",
+        "schema": {"type": "string"},
+    },
+}
+"""What `file_headers` sends, as the API page describes it."""
+
 
 def file_headers(name: str, etag: str) -> dict[str, str]:
     """For a file of the service's own naming (plain ASCII)."""

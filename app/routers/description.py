@@ -70,7 +70,8 @@ _MEANINGS = {
     401: "No valid API key.",
     403: "The caller's role does not allow this.",
     404: "Absent, or not yours: the two read alike.",
-    409: "The state of the resource does not allow this.",
+    409: "The state of the resource does not allow this. What is still being made sends"
+    " `Retry-After`.",
     412: "The resource has changed since its ETag was read.",
     413: "The body is too large, or your stored data take all the room that you have.",
     415: "The body's media type is not taken here.",
@@ -103,6 +104,19 @@ _PROBLEMS: dict[int, HalftoneError] = {
     ),
     429: problems.TooManyRequests("Too many failed authentications. Try again later.", 60),
     503: problems.Unavailable(),
+}
+_RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds to wait first.", "schema": {"type": "string"}}
+}
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {
+        "WWW-Authenticate": {
+            "description": "The scheme to authenticate by: Bearer.",
+            "schema": {"type": "string"},
+        }
+    },
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -175,6 +189,8 @@ def _name_refusals(path: str, operation: dict[str, Any]) -> None:
         if int(status) >= 400:
             shown = {"schema": {"$ref": "#/components/schemas/Problem"}}
             response.setdefault("content", {PROBLEM_TYPE: shown})
+            if int(status) in _HEADERS:
+                response["headers"] = _HEADERS[int(status)]
             if "example" not in str(response["content"]):
                 response["content"][PROBLEM_TYPE]["example"] = _PROBLEMS[int(status)].as_wire(path)
     operation["responses"] = dict(sorted(responses.items()))

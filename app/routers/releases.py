@@ -27,7 +27,7 @@ from app.releases.schemas import (
     ReleaseOut,
     ReleaseState,
 )
-from app.routers.data import etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
     DatabaseDep,
@@ -288,6 +288,7 @@ def follow_release(
 _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The noisy tables.",
+        "headers": FILE_HEADERS,
         "model": MeasurementsOut,
         "content": {
             "text/csv": {"schema": {"type": "string"}},

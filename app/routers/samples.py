@@ -13,7 +13,7 @@ from app.releases import downloads, sampling, service, views
 from app.releases import samples as sample_life
 from app.releases.downloads import Format, Rendering, StoredSample
 from app.releases.schemas import SampleIn, SampleOut
-from app.routers.data import etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
     DatabaseDep,
@@ -108,13 +108,7 @@ def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep)
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The synthetic table.",
-        "headers": {
-            "ETag": {"description": "Strong.", "schema": {"type": "string"}},
-            "Content-Disposition": {
-                "description": "A file name to save it under.",
-                "schema": {"type": "string"},
-            },
-        },
+        "headers": FILE_HEADERS,
         "content": {
             "text/csv": {"schema": {"type": "string"}, "example": "shift,fare\n3,12.5\n"},
             Format.PARQUET.media_type: {"schema": {"type": "string", "format": "binary"}},
