@@ -35,7 +35,6 @@ class JobRow(Base):
     time_limit_s: Mapped[float] = mapped_column(Float)
     progress: Mapped[float] = mapped_column(Float, default=0.0)
     stage: Mapped[str] = mapped_column(String(64), default="queued")
-    erase_after: Mapped[bool] = mapped_column(Boolean, default=False)
     private_detail: Mapped[str | None] = mapped_column(Text)
     """Why it failed, for the custodian alone."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -122,7 +122,6 @@ def upgrade() -> None:
         sa.Column("time_limit_s", sa.Float(), nullable=False),
         sa.Column("progress", sa.Float(), nullable=False),
         sa.Column("stage", sa.String(length=64), nullable=False),
-        sa.Column("erase_after", sa.Boolean(), nullable=False),
         sa.Column("private_detail", sa.Text(), nullable=True),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("started_at", sa.String(27), nullable=True),

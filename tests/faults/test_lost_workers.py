@@ -127,7 +127,7 @@ def test_a_stopped_worker_lets_a_short_job_end(
 def test_a_worker_killed_again_and_again_learns_one_answer(
     made: Forge, served: Served, dataset: str, store: Store
 ) -> None:
-    release = slow(served, dataset, 4)
+    release = slow(served, dataset, 2)
     answers = set()
     for _ in range(3):
         worker = made.work()
