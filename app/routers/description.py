@@ -27,10 +27,13 @@ dataset's ledger, runs a synthesizer behind the privacy kernel, serves synthetic
 refuses whatever the remaining budget cannot cover.
 
 **First steps.** Press **Authorize** and paste an API key (`hk_...`; the first start of the
-service prints one). Then, in this order: `POST /v1/datasets` with a table, `GET
-/v1/datasets/{dataset_id}` until its state is `ready`, `POST
-/v1/datasets/{dataset_id}/releases`, `GET /v1/releases/{release_id}` until its state is
-`succeeded`, and `GET /v1/samples/{sample_id}/data` with the id of its sample.
+service prints one). Each request below has **Try it out**, filled with an example.
+
+1. `POST /v1/datasets`, as multipart/form-data with a table, or as JSON before `PUT .../data`.
+2. `GET /v1/datasets/{dataset_id}` until its state is `ready`.
+3. `POST /v1/datasets/{dataset_id}/releases`.
+4. `GET /v1/releases/{release_id}` until its state is `succeeded`.
+5. `GET /v1/samples/{sample_id}/data`, with the id of one of its samples.
 
 Amounts of epsilon, delta and rho are exact decimals: send them as numbers or as text. In what
 is sent, null is the same as omitted. Every error is `application/problem+json` and names the
