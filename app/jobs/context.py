@@ -126,8 +126,13 @@ class JobContext:
             return
         self._last = event
         self._events += 1
-        self._waiting.append(event)
-        if self._may_show():
+        with self._lock:
+            self._waiting.append(event)
+        self.show_progress()
+
+    def show_progress(self) -> None:
+        """Store what was reported, once its turn has come; safe from any thread."""
+        if self._waiting and self._may_show():
             with self.fenced() as session:
                 self.flush(session)
 
@@ -144,9 +149,10 @@ class JobContext:
 
     def flush(self, session: Session) -> None:
         """Store the events that wait, inside a unit of work of this run."""
-        if not self._waiting:
+        with self._lock:
+            events, self._waiting = self._waiting, []
+        if not events:
             return
-        events, self._waiting = self._waiting, []
         queue.record_progress(session, self.claim, events[-1].fraction, events[-1].stage)
         self._record(session, self.subject_id, events)
         self._written_at = time.monotonic()

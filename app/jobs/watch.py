@@ -85,6 +85,7 @@ class Watch:
         with contextlib.suppress(Unavailable):
             self._check_cancelled()
             self._beat()
+            self._context.show_progress()
         if time.monotonic() - self._beaten > self._context.settings.lease_s:
             raise LeaseLost
 

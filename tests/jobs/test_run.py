@@ -246,6 +246,19 @@ def test_every_progress_report_is_kept_in_order(database: Database) -> None:
     assert row.state == "succeeded"
 
 
+def test_the_last_report_is_shown_though_nothing_follows(database: Database) -> None:
+    def execute(context: JobContext) -> None:
+        context.progress(0.1, "first")
+        context.progress(0.2, "second")
+        deadline = time.monotonic() + 20
+        while job(database).stage != "second":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    row, _ = run_one(database, execute)
+    assert row.state == "succeeded", row.private_detail
+
+
 def test_a_flood_of_progress_is_bounded(database: Database) -> None:
     def execute(context: JobContext) -> None:
         for step in range(5000):
