@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Integer, String, select
+from sqlalchemy import Integer, String, bindparam, select
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from app.database import Base, UtcTime, now
+from app.database import Base, UtcTime, now, rowcount
 from app.problems import Invalid, MalformedRequest
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
@@ -29,6 +30,16 @@ class IdempotencyRow(Base):
     status: Mapped[int] = mapped_column(Integer)
     resource_id: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+_known = IdempotencyRow.__table__.c
+_FIND = select(_known.body_hash, _known.status, _known.resource_id).where(
+    _known.principal_id == bindparam("principal"),
+    _known.operation == bindparam("kind"),
+    _known.key == bindparam("sent"),
+)
+_REMEMBER = insert(IdempotencyRow.__table__)  # type: ignore[arg-type]
+_CLAIM = _REMEMBER.on_conflict_do_nothing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +80,41 @@ def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:
     """The earlier answer for this key; 422 if the key came with another body then."""
     if attempt is None:
         return None
-    row = session.scalar(
-        select(IdempotencyRow).where(
-            IdempotencyRow.principal_id == attempt.principal_id,
-            IdempotencyRow.operation == attempt.operation,
-            IdempotencyRow.key == attempt.key,
-        )
-    )
-    if row is None:
+    names = {"principal": attempt.principal_id, "kind": attempt.operation, "sent": attempt.key}
+    known = session.execute(_FIND, names).first()
+    if known is None:
         return None
-    if row.body_hash != attempt.body_hash:
+    if known.body_hash != attempt.body_hash:
         raise Invalid.at(
             "",
             "This Idempotency-Key was used for a request with another body.",
             "Send a new key with a new request; repeat a key only with the same body.",
         )
-    return Replay(row.status, row.resource_id)
+    return Replay(known.status, known.resource_id)
 
 
 def remember(session: Session, attempt: Attempt | None, status: int, resource_id: str) -> None:
     """Record an accepted request, in the transaction that accepts it."""
     if attempt is not None:
-        session.add(
-            IdempotencyRow(
-                principal_id=attempt.principal_id,
-                operation=attempt.operation,
-                key=attempt.key,
-                body_hash=attempt.body_hash,
-                status=status,
-                resource_id=resource_id,
-                created_at=now(),
-            )
-        )
+        session.execute(_REMEMBER, _facts(attempt, status, resource_id))
+
+
+def claim(
+    session: Session, attempt: Attempt | None, status: int, resource_id: str
+) -> Replay | None:
+    """`find_replay` and `remember` in one statement, for a request that is about to be accepted.
+
+    The earlier answer, or None where there is none: then the request is remembered, and its
+    transaction must not commit unless it is accepted.
+    """
+    if attempt is None:
+        return None
+    claimed = session.execute(_CLAIM, _facts(attempt, status, resource_id))
+    return find_replay(session, attempt) if rowcount(claimed) == 0 else None
+
+
+def _facts(attempt: Attempt, status: int, resource_id: str) -> dict[str, Any]:
+    return {**asdict(attempt), "status": status, "resource_id": resource_id, "created_at": now()}
 
 
 def settle(session: Session, attempt: Attempt | None, status: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
@@ -25,6 +25,8 @@ End = Literal["succeeded", "failed", "cancelled"]
 
 MOST_RERUNS = 3
 """How often a job is run again after its worker was lost."""
+
+_ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
 
 HELD = ("running", "cancelling")
 ACTIVE = ("queued", *HELD)
@@ -80,23 +82,21 @@ class CancelOutcome:
 
 def enqueue(
     session: Session, *, kind: Kind, subject_id: str, dataset_id: str, settings: Settings
-) -> JobRow:
+) -> None:
     """Queue a job in the transaction that makes what it works for."""
-    job = JobRow(
-        id=new_id("jb"),
-        kind=kind,
-        subject_id=subject_id,
-        dataset_id=dataset_id,
-        state="queued",
-        claims=0,
-        losses=0,
-        fence=0,
-        memory_bytes=settings.job_memory_bytes,
-        time_limit_s=settings.job_time_limit_s,
-        created_at=now(),
+    session.execute(
+        _ENQUEUE,
+        {
+            "id": new_id("jb"),
+            "kind": kind,
+            "subject_id": subject_id,
+            "dataset_id": dataset_id,
+            "state": "queued",
+            "memory_bytes": settings.job_memory_bytes,
+            "time_limit_s": settings.job_time_limit_s,
+            "created_at": now(),
+        },
     )
-    session.add(job)
-    return job
 
 
 def claim(session: Session, worker: str, lease_s: float) -> Claim | None:

@@ -77,7 +77,7 @@ def admit(
         if head is None:
             savepoint.rollback()
         else:
-            entry = append(
+            booked = append(
                 session,
                 account.id,
                 head,
@@ -92,7 +92,7 @@ def admit(
     if head is None:
         raise request.refusal(session) or AccountSuspended()
     forget_amounts(session, account, grant)
-    return Admission(request.charge, request.loss, entry.sequence, entry.hash)
+    return Admission(request.charge, request.loss, booked.entry.sequence, booked.hash)
 
 
 def preview(

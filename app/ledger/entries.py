@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from app.database import format_time, now
 from app.engine.privacy.loss import Charge
 from app.ledger import repository
-from app.ledger.chain import GENESIS, Entry, Kind
-from app.ledger.models import AccountRow, LedgerRow
+from app.ledger.chain import GENESIS, Entry, Kind, Link
+from app.ledger.models import AccountRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
 from app.security.models import GrantRow
@@ -40,7 +40,7 @@ def append(
     detail: Mapping[str, Any],
     release_id: str | None = None,
     grant_id: str | None = None,
-) -> LedgerRow:
+) -> Link:
     """Write the entry that makes the account's chain `head.entries` long.
 
     Raises `AccountSuspended`, for the caller's transaction to be rolled back, if the entry
@@ -63,17 +63,15 @@ def append(
         detail=dict(detail),
         at=format_time(moment),
     )
-    facts = {**entry.as_json(), "at": moment}
-    row = LedgerRow(**facts, previous_hash=previous_hash, hash=entry.hash_after(previous_hash))
-    session.add(row)
-    session.flush()
-    return row
+    link = Link(entry, previous_hash, entry.hash_after(previous_hash))
+    repository.append(session, link, moment)
+    return link
 
 
 def _hash_before(session: Session, account_id: str, head: Head, kind: Kind, amount: Charge) -> str:
     if head.entries == 1:
         return GENESIS
-    before = repository.entry(session, account_id, head.entries - 1)
+    before = repository.tail(session, account_id, head.entries - 1)
     sign = {"charge": 1, "refund": -1}.get(kind, 0)
     if before is None or (
         before.spent_primary + sign * amount.primary != head.spent_primary

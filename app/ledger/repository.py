@@ -5,9 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, String, func, or_, select, type_coerce, update
+from sqlalchemy import (
+    BindParameter,
+    Select,
+    String,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from app.database import rowcount
@@ -19,6 +31,43 @@ from app.security.models import GrantRow
 
 _accounts = AccountRow.__table__.c
 _grants = GrantRow.__table__.c
+_ledger = LedgerRow.__table__.c
+_primary: BindParameter[int] = bindparam("charged_primary")
+_delta: BindParameter[int] = bindparam("charged_delta")
+
+# Each admission runs these, so they are put together once.
+_SPEND = (
+    update(AccountRow.__table__)  # type: ignore[arg-type]
+    .where(
+        _accounts.id == bindparam("account"),
+        ~_accounts.suspended,
+        _accounts.spent_primary + _primary <= _accounts.cap_primary,
+        _accounts.spent_delta + _delta <= _accounts.cap_delta,
+    )
+    .values(
+        spent_primary=_accounts.spent_primary + _primary,
+        spent_delta=_accounts.spent_delta + _delta,
+        entries=_accounts.entries + 1,
+    )
+    .returning(_accounts.entries, _accounts.spent_primary, _accounts.spent_delta)
+)
+_SPEND_ALLOWANCE = (
+    update(GrantRow.__table__)  # type: ignore[arg-type]
+    .where(
+        _grants.id == bindparam("grant"),
+        _grants.state == "active",
+        or_(_grants.cap_primary.is_(None), _grants.spent_primary + _primary <= _grants.cap_primary),
+        or_(_grants.cap_delta.is_(None), _grants.spent_delta + _delta <= _grants.cap_delta),
+    )
+    .values(
+        spent_primary=_grants.spent_primary + _primary,
+        spent_delta=_grants.spent_delta + _delta,
+    )
+)
+_TAIL = select(_ledger.spent_primary, _ledger.spent_delta, _ledger.hash).where(
+    _ledger.account_id == bindparam("account"), _ledger.sequence == bindparam("number")
+)
+_APPEND = insert(LedgerRow.__table__)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +110,15 @@ class Head:
     spent_delta: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the last entry of a chain says: what was spent by then, and its hash."""
+
+    spent_primary: int
+    spent_delta: int
+    hash: str
+
+
 def account(session: Session, account_id: str) -> AccountRow | None:
     return session.get(AccountRow, account_id)
 
@@ -97,45 +155,18 @@ def grant_position(session: Session, grant_id: str) -> Position:
 
 def spend(session: Session, account_id: str, charge: Charge) -> Head | None:
     """Charge the account if it covers the charge; None, and nothing changed, if not."""
-    return _moved(
-        session,
-        update(AccountRow.__table__)  # type: ignore[arg-type]
-        .where(
-            _accounts.id == account_id,
-            ~_accounts.suspended,
-            _accounts.spent_primary + charge.primary <= _accounts.cap_primary,
-            _accounts.spent_delta + charge.delta <= _accounts.cap_delta,
-        )
-        .values(
-            spent_primary=_accounts.spent_primary + charge.primary,
-            spent_delta=_accounts.spent_delta + charge.delta,
-            entries=_accounts.entries + 1,
-        ),
-    )
+    moved = session.execute(_SPEND, {"account": account_id, **_charged(charge)}).first()
+    return None if moved is None else Head(*moved)
 
 
 def spend_allowance(session: Session, grant_id: str, charge: Charge) -> bool:
     """Charge an active grant if its allowance covers the charge."""
-    result = session.execute(
-        update(GrantRow.__table__)  # type: ignore[arg-type]
-        .where(
-            _grants.id == grant_id,
-            _grants.state == "active",
-            or_(
-                _grants.cap_primary.is_(None),
-                _grants.spent_primary + charge.primary <= _grants.cap_primary,
-            ),
-            or_(
-                _grants.cap_delta.is_(None),
-                _grants.spent_delta + charge.delta <= _grants.cap_delta,
-            ),
-        )
-        .values(
-            spent_primary=_grants.spent_primary + charge.primary,
-            spent_delta=_grants.spent_delta + charge.delta,
-        )
-    )
+    result = session.execute(_SPEND_ALLOWANCE, {"grant": grant_id, **_charged(charge)})
     return rowcount(result) == 1
+
+
+def _charged(charge: Charge) -> dict[str, int]:
+    return {"charged_primary": charge.primary, "charged_delta": charge.delta}
 
 
 def give_back(session: Session, account_id: str, charge: Charge) -> Head | None:
@@ -235,6 +266,18 @@ def suspended(session: Session) -> list[str]:
 
 def entry(session: Session, account_id: str, sequence: int) -> LedgerRow | None:
     return session.get(LedgerRow, (account_id, sequence))
+
+
+def tail(session: Session, account_id: str, sequence: int) -> Tail | None:
+    """What the entry of this number says; None if it is missing."""
+    found = session.execute(_TAIL, {"account": account_id, "number": sequence}).first()
+    return None if found is None else Tail(*found)
+
+
+def append(session: Session, link: Link, moment: datetime) -> None:
+    """Store an entry with its hashes; `moment` is the time that it tells as text."""
+    facts = {**link.entry.as_json(), "at": moment}
+    session.execute(_APPEND, {**facts, "previous_hash": link.previous_hash, "hash": link.hash})
 
 
 def charge_of(session: Session, account_id: str, release_id: str) -> LedgerRow | None:

@@ -8,11 +8,12 @@ from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
-from app.idempotency import Attempt, find_replay, remember
+from app.idempotency import Attempt, claim, find_replay
 from app.jobs import queue
 from app.ledger import service as ledger
+from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
-from app.releases import costing, events, repository, samples, service
+from app.releases import costing, events, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.models import ReleaseRow
@@ -72,16 +73,20 @@ def admit(
     settings: Settings,
 ) -> Accepted:
     """Charge and queue. Raises `BudgetExceeded`, or `Conflict` where the dataset changed."""
-    replay = find_replay(session, attempt)
+    release_id = new_id("rl")
+    replay = claim(session, attempt, ACCEPTED, release_id)
     if replay is not None:
         return Accepted(*service.visible(session, principal, replay.resource_id), replayed=True)
     if prepared.costing is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
     access = open_dataset(session, principal, prepared.dataset_id)
-    if costing.accepting(access).state != "ready":
+    account = costing.accepting(access)
+    if access.dataset.state != "ready":
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
     costing.public_facts(session, principal, prepared.form.public_dataset)
-    release = _charge(session, principal, access, prepared.form, prepared.costing)
+    release = _charge(
+        session, principal, access, account, release_id, prepared.form, prepared.costing
+    )
     session.add(release)
     session.flush()
     events.began(session, release)
@@ -92,7 +97,6 @@ def admit(
         dataset_id=release.dataset_id,
         settings=settings,
     )
-    remember(session, attempt, ACCEPTED, release.id)
     return Accepted(release, access.dataset, replayed=False)
 
 
@@ -100,17 +104,17 @@ def _charge(
     session: Session,
     principal: Principal,
     access: Access,
+    account: AccountRow,
+    release_id: str,
     form: ReleaseIn,
     costed: Costing,
 ) -> ReleaseRow:
-    entry, account_id = costed.entry, access.dataset.account_id
+    entry = costed.entry
     assert entry is not None
-    assert account_id is not None
-    release_id = new_id("rl")
     guarantee = form.guarantee.to_guarantee()
     admission = ledger.admit(
         session,
-        account=repository.account(session, account_id),
+        account=account,
         grant=access.grant,
         reveal_account=access.shows_budget,
         guarantee=guarantee,
@@ -123,7 +127,7 @@ def _charge(
     return ReleaseRow(
         id=release_id,
         dataset_id=access.dataset.id,
-        account_id=account_id,
+        account_id=account.id,
         principal_id=principal.id,
         grant_id=None if access.grant is None else access.grant.id,
         synthesizer=entry.name,

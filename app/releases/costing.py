@@ -24,8 +24,9 @@ from app.engine.schema.values import is_text
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
+from app.ledger.models import AccountRow
 from app.problems import Conflict, FieldError, Invalid, NotFound
-from app.releases import repository, samples
+from app.releases import samples
 from app.releases.catalogue import Case, Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.schemas import ReleaseIn
@@ -102,16 +103,14 @@ class Facts:
 
 def read_facts(session: Session, access: Access, principal: Principal, form: ReleaseIn) -> Facts:
     """The public facts of a request. Raises `Conflict` for a dataset without releases."""
-    dataset = accepting(access)
-    assert dataset.account_id is not None
-    account = repository.account(session, dataset.account_id)
+    account = accepting(access)
     faults = _Faults()
     public = terms = None
     with faults.caught():
         public = public_facts(session, principal, form.public_dataset)
     with faults.caught():
         terms = Terms.of(form.guarantee.to_guarantee(), Accountant(account.accountant))
-    return Facts(dataset, public, terms, tuple(faults.found))
+    return Facts(access.dataset, public, terms, tuple(faults.found))
 
 
 def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
@@ -137,10 +136,9 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
 
 def preview(session: Session, access: Access, form: ReleaseIn) -> ledger.Preview:
     """What the budget would say to a guarantee that the account takes; nothing is charged."""
-    assert access.dataset.account_id is not None
     return ledger.preview(
         session,
-        account=repository.account(session, access.dataset.account_id),
+        account=accepting(access),
         grant=access.grant,
         reveal_account=access.shows_budget,
         guarantee=form.guarantee.to_guarantee(),
@@ -148,10 +146,10 @@ def preview(session: Session, access: Access, form: ReleaseIn) -> ledger.Preview
     )
 
 
-def accepting(access: Access) -> DatasetRow:
-    """The dataset, if it takes releases from this principal. Raises `Conflict`."""
-    dataset = access.dataset
-    if dataset.visibility == "public":
+def accepting(access: Access) -> AccountRow:
+    """The account to charge, if the dataset takes releases. Raises `Conflict`."""
+    dataset, account = access.dataset, access.account
+    if account is None:
         raise Conflict(
             "A public dataset has no budget and takes no releases; name it as `public_dataset`"
             " in a release of a private one."
@@ -160,7 +158,7 @@ def accepting(access: Access) -> DatasetRow:
         raise Conflict("The dataset is closed: a newer one with the same content took over.")
     if dataset.state in ("rejected", "erased"):
         raise Conflict(f"The dataset is {dataset.state} and takes no releases.")
-    return dataset
+    return account
 
 
 def public_facts(

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
@@ -13,6 +24,16 @@ from app.jobs.models import JobRow
 from app.ledger.models import AccountRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
+
+_sample_bytes = (
+    select(func.sum(SampleRow.size_bytes))
+    .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
+    .where(
+        ReleaseRow.principal_id == bindparam("principal"),
+        SampleRow.state != "deleted",
+        SampleRow.dropped.is_(False),
+    )
+)
 
 ACTIVE = ("queued", "running", "cancelling")
 
@@ -142,16 +163,7 @@ def page_of_samples(
 
 def stored_sample_bytes(session: Session, principal_id: str) -> int:
     """Bytes of all samples of a principal's releases."""
-    total = session.scalar(
-        select(func.sum(SampleRow.size_bytes))
-        .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
-        .where(
-            ReleaseRow.principal_id == principal_id,
-            SampleRow.state != "deleted",
-            SampleRow.dropped.is_(False),
-        )
-    )
-    return int(total or 0)
+    return int(session.scalar(_sample_bytes, {"principal": principal_id}) or 0)
 
 
 def samples_finished_before(session: Session, moment: datetime, limit: int) -> list[SampleRow]:

@@ -8,6 +8,7 @@ from typing import Literal
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
+from app.ledger.models import AccountRow
 from app.problems import Forbidden, NotFound
 from app.security import repository
 from app.security.models import GrantRow
@@ -24,6 +25,8 @@ class Access:
 
     dataset: DatasetRow
     role: Literal["custodian", "analyst", "reader"]
+    account: AccountRow | None
+    """What it draws on; None for a public dataset."""
     grant: GrantRow | None
 
     @property
@@ -38,19 +41,19 @@ def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Acc
     Others than the custodian see it only from the moment it is first ready, and then for
     good: closed and erased datasets keep their releases.
     """
-    dataset = session.get(DatasetRow, dataset_id)
-    if dataset is None:
+    found = repository.opened(session, dataset_id, principal.id)
+    if found is None:
         raise NotFound
+    dataset, account, grant = found
     if is_custodian_of(principal, dataset):
-        return Access(dataset, "custodian", None)
+        return Access(dataset, "custodian", account, None)
     if dataset.ready_at is None:
         raise NotFound
     if dataset.visibility == "public":
-        return Access(dataset, "reader", None)
-    grant = repository.grant_of(session, dataset_id, principal.id)
+        return Access(dataset, "reader", account, None)
     if grant is None or grant.state != "active" or not principal.is_analyst:
         raise NotFound
-    return Access(dataset, "analyst", grant)
+    return Access(dataset, "analyst", account, grant)
 
 
 def own_dataset(session: Session, principal: Principal, dataset_id: str) -> DatasetRow:

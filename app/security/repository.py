@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
+from app.ledger.models import AccountRow
 from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
 
 SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
@@ -17,6 +18,22 @@ for one, are the admin's alone."""
 
 Place = tuple[datetime, str]
 """Where a page of a list in order of creation starts: after (created_at, id)."""
+
+# Requests begin with these, so they are put together once.
+_KEY_WITH_OWNER = (
+    select(ApiKeyRow, PrincipalRow)
+    .join(PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id)
+    .where(ApiKeyRow.digest == bindparam("digest"))
+)
+_OPENED = (
+    select(DatasetRow, AccountRow, GrantRow)
+    .outerjoin(AccountRow, AccountRow.id == DatasetRow.account_id)
+    .outerjoin(
+        GrantRow,
+        and_(GrantRow.dataset_id == DatasetRow.id, GrantRow.principal_id == bindparam("principal")),
+    )
+    .where(DatasetRow.id == bindparam("dataset"))
+)
 
 Listed = TypeVar("Listed", PrincipalRow, ApiKeyRow, GrantRow)
 
@@ -36,12 +53,16 @@ def _by_creation(
 
 
 def key_with_owner(session: Session, digest: str) -> tuple[ApiKeyRow, PrincipalRow] | None:
-    found = session.execute(
-        select(ApiKeyRow, PrincipalRow)
-        .join(PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id)
-        .where(ApiKeyRow.digest == digest)
-    ).first()
+    found = session.execute(_KEY_WITH_OWNER, {"digest": digest}).first()
     return None if found is None else (found[0], found[1])
+
+
+def opened(
+    session: Session, dataset_id: str, principal_id: str
+) -> tuple[DatasetRow, AccountRow | None, GrantRow | None] | None:
+    """The dataset, its account, and the principal's grant on it, active or revoked."""
+    found = session.execute(_OPENED, {"dataset": dataset_id, "principal": principal_id}).first()
+    return None if found is None else (found[0], found[1], found[2])
 
 
 def principal(session: Session, principal_id: str) -> PrincipalRow | None:
