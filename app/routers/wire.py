@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from app.engine.privacy.loss import AMOUNT_MAX_LENGTH, AMOUNT_PATTERN, AmountError, parse_amount
 from app.problems import MalformedRequest, TooLarge, UnsupportedMedia
 
+LARGEST_EXPONENT = 1000
 JSON_TYPES = ("application/json", "application/problem+json")
 
 
@@ -46,10 +47,11 @@ Amount = Annotated[
 def parse_json(body: bytes) -> Any:
     """Parse a body exactly: numbers with a fraction or exponent become Decimal.
 
-    Raises `MalformedRequest` for anything that is not JSON, NaN and Infinity included.
+    Raises `MalformedRequest` for anything that is not JSON, NaN and Infinity included, and for
+    numbers that nobody means: a dozen bytes of exponent are gigabytes as a whole number.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_float=Decimal, parse_constant=_no_constant)
+        return json.loads(body.decode("utf-8"), parse_float=_number, parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise MalformedRequest("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
@@ -58,6 +60,13 @@ def parse_json(body: bytes) -> Any:
         ) from None
     except (ValueError, RecursionError, ArithmeticError):
         raise MalformedRequest("The body holds a number or nesting beyond JSON's use.") from None
+
+
+def _number(written: str) -> Decimal:
+    number = Decimal(written)
+    if abs(number.adjusted()) > LARGEST_EXPONENT:
+        raise MalformedRequest("The body holds a number beyond JSON's use.")
+    return number
 
 
 def _no_constant(name: str) -> Any:
