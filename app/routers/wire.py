@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from app.engine.privacy.loss import AMOUNT_MAX_LENGTH, AMOUNT_PATTERN, AmountErr
 from app.problems import MalformedRequest, TooLarge, UnsupportedMedia
 
 LARGEST_EXPONENT = 1000
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 JSON_TYPES = ("application/json", "application/problem+json")
 
 
@@ -48,18 +50,30 @@ def parse_json(body: bytes) -> Any:
     """Parse a body exactly: numbers with a fraction or exponent become Decimal.
 
     Raises `MalformedRequest` for anything that is not JSON, NaN and Infinity included, and for
-    numbers that nobody means: a dozen bytes of exponent are gigabytes as a whole number.
+    what nobody means: numbers whose dozen bytes of exponent are gigabytes as a whole number,
+    and halves of characters, which no answer could hold.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_float=_number, parse_constant=_no_constant)
+        text = body.decode("utf-8")
+        parsed = json.loads(text, parse_float=_number, parse_constant=_no_constant)
+        _expect_whole_characters(text, parsed)
     except UnicodeDecodeError:
         raise MalformedRequest("The body is not UTF-8.") from None
+    except UnicodeEncodeError:
+        raise MalformedRequest("The body holds half a character (a lone surrogate).") from None
     except json.JSONDecodeError as error:
         raise MalformedRequest(
             f"The body is not JSON: {error.msg} at line {error.lineno} column {error.colno}."
         ) from None
     except (ValueError, RecursionError, ArithmeticError):
         raise MalformedRequest("The body holds a number or nesting beyond JSON's use.") from None
+    return parsed
+
+
+def _expect_whole_characters(text: str, parsed: Any) -> None:
+    """Raises `UnicodeEncodeError`; an escaped pair makes one character and passes."""
+    if _HALF_CHARACTER.search(text):
+        json.dumps(parsed, ensure_ascii=False, default=str).encode("utf-8")
 
 
 def _number(written: str) -> Decimal:

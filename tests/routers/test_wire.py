@@ -18,6 +18,8 @@ from app.routers.wire import parse_json
         (b"0.1000000000000000055511151231257827", Decimal("0.1000000000000000055511151231257827")),
         (b"12", 12),
         ('"é"'.encode(), "é"),
+        (rb'"\ud83d\ude00"', "\U0001f600"),
+        (rb'"\\ud800"', "\\ud800"),
     ],
 )
 def test_numbers_keep_every_digit(body: bytes, value: object) -> None:
@@ -35,6 +37,9 @@ def test_numbers_keep_every_digit(body: bytes, value: object) -> None:
         b'"\xff"',
         b"[" * 100_000,
         b"9" * 5000,
+        rb'{"name": "\ud800"}',
+        rb'{"\uDFFF": 1}',
+        rb'["\ude00\ud83d"]',
         b"1e1001",
         b"-1e99999999999",
         b"1e-99999999999",
