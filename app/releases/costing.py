@@ -20,7 +20,6 @@ from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.engine.schema.values import is_text
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
@@ -213,7 +212,7 @@ def _plain(value: Any, pointer: str, depth: int = 0) -> Any:
         raise Invalid.at("/params", "The form is nested too deeply.", "Send a flatter one.")
     if isinstance(value, dict):
         return {
-            _plain(name, pointer): _plain(item, f"{pointer}/{_escaped(name)}", depth + 1)
+            name: _plain(item, f"{pointer}/{_escaped(name)}", depth + 1)
             for name, item in value.items()
         }
     if isinstance(value, list):
@@ -222,8 +221,6 @@ def _plain(value: Any, pointer: str, depth: int = 0) -> Any:
         if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
             raise Invalid.at(pointer, "The number is out of range.", "Send a smaller one.")
         return float(value)
-    if isinstance(value, str) and not is_text(value):
-        raise Invalid.at(pointer, "The text holds half a character.", "Send whole characters.")
     if isinstance(value, int) and value.bit_length() > 64:
         raise Invalid.at(pointer, "The number is out of range.", "Send a smaller one.")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from httpx import Response
 from release_world import World, wanted
 
 from app.datasets.models import DatasetRow
@@ -53,24 +54,31 @@ def test_a_fault_is_named_with_a_remedy_and_costs_nothing(
 
 
 @pytest.mark.parametrize("tail", ["releases", "releases/preflight"])
-@pytest.mark.parametrize(
-    "params",
-    ['{"columns":["\\ud800"]}', '{"\\ud800":1}', '{"columns":' + "[" * 400 + "]" * 400 + "}"],
-)
-def test_text_that_is_none_and_endless_nesting_are_refused(
-    service: World, params: str, tail: str
-) -> None:
-    dataset = service.add_dataset()
-    text = f'{{"synthesizer":"histogram","params":{params},"guarantee":{{"epsilon":1}}}}'
-    answer = service.custodian.request(
-        "POST",
-        f"/v1/datasets/{dataset}/{tail}",
-        content=text,
-        headers={"Content-Type": "application/json"},
-    )
+def test_endless_nesting_is_refused(service: World, tail: str) -> None:
+    nested = '{"columns":' + "[" * 400 + "]" * 400 + "}"
+    answer = ask_with_params(service, nested, tail)
     assert answer.status_code == (422 if tail == "releases" else 200), answer.text
     found = answer.json()["errors" if tail == "releases" else "problems"]
     assert found[0]["pointer"].startswith("/params")
+
+
+@pytest.mark.parametrize("tail", ["releases", "releases/preflight"])
+@pytest.mark.parametrize("params", ['{"columns":["\\ud800"]}', '{"\\ud800":1}'])
+def test_half_a_character_is_malformed(service: World, params: str, tail: str) -> None:
+    answer = ask_with_params(service, params, tail)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["type"] == "/problems/malformed-request"
+
+
+def ask_with_params(service: World, params: str, tail: str) -> Response:
+    text = f'{{"synthesizer":"histogram","params":{params},"guarantee":{{"epsilon":1}}}}'
+    answer: Response = service.custodian.request(
+        "POST",
+        f"/v1/datasets/{service.add_dataset()}/{tail}",
+        content=text,
+        headers={"Content-Type": "application/json"},
+    )
+    return answer
 
 
 def test_null_is_the_same_as_omitted_everywhere(service: World) -> None:
