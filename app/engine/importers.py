@@ -46,11 +46,18 @@ def import_nist(parameters: Any) -> dict[str, Any]:
 def import_nist_unit(parameters: Any) -> dict[str, Any]:
     """The privacy unit that goes with `import_nist`: the individual, or the row without one."""
     entities = [field for field in import_nist(parameters)["fields"] if "role" in field]
-    runs = parameters.get("runs") or [{}]
-    most = runs[0].get("max_records_per_individual") if isinstance(runs[0], Mapping) else None
-    if not entities or not isinstance(most, int):
+    most = _most_records(parameters.get("runs"))
+    if not entities or most is None:
         return {"kind": "row"}
     return {"kind": "entity", "column": entities[0]["name"], "max_rows": most}
+
+
+def _most_records(runs: Any) -> int | None:
+    """The bound of the first run, None where there is none that means something."""
+    first = runs[0] if isinstance(runs, list) and runs else None
+    most = first.get("max_records_per_individual") if isinstance(first, Mapping) else None
+    whole = isinstance(most, int) and not isinstance(most, bool)
+    return most if whole and most >= 1 else None
 
 
 def _schema_of(parameters: Any) -> Mapping[str, Any]:

@@ -50,6 +50,25 @@ def test_the_parameters_of_sprint_3_become_columns_and_a_unit() -> None:
     schema.check_unit(unit)
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        None,
+        True,
+        3,
+        "ab",
+        {"a": 1},
+        [],
+        [7],
+        [{"max_records_per_individual": "200"}],
+        [{"max_records_per_individual": True}],
+        [{"max_records_per_individual": 0}],
+    ],
+)
+def test_runs_that_bound_nothing_leave_the_unit_a_row(runs: Any) -> None:
+    assert import_nist_unit({**SPRINT_3, "runs": runs}) == {"kind": "row"}
+
+
 def test_the_parameters_of_sprint_1_become_codes_and_a_resident() -> None:
     schema = Schema.parse(import_nist(SPRINT_1))
     assert [column.codes for column in schema.columns] == [1, 2, 2, 1]
