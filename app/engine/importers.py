@@ -56,8 +56,9 @@ def _most_records(runs: Any) -> int | None:
     """The bound of the first run, None where there is none that means something."""
     first = runs[0] if isinstance(runs, list) and runs else None
     most = first.get("max_records_per_individual") if isinstance(first, Mapping) else None
-    whole = isinstance(most, int) and not isinstance(most, bool)
-    return most if whole and most >= 1 else None
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        return None
+    return most
 
 
 def _schema_of(parameters: Any) -> Mapping[str, Any]:
