@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ from app.ledger.models import AccountRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
 from app.security.models import GrantRow
+
+SALT = "salt"
+"""Key in the detail of a release's entries. Who may not see the account's total reads the
+hashes of such entries; without something unknown beside it, the total could be guessed."""
+_SALT_BYTES = 16
 
 
 class AccountSuspended(Unavailable):
@@ -60,12 +66,16 @@ def append(
         delta=amount.delta,
         spent_primary=head.spent_primary,
         spent_delta=head.spent_delta,
-        detail=dict(detail),
+        detail=_salted(detail) if release_id is not None else dict(detail),
         at=format_time(moment),
     )
     link = Link(entry, previous_hash, entry.hash_after(previous_hash))
     repository.append(session, link, moment)
     return link
+
+
+def _salted(detail: Mapping[str, Any]) -> dict[str, Any]:
+    return {**detail, SALT: secrets.token_hex(_SALT_BYTES)}
 
 
 def _hash_before(session: Session, account_id: str, head: Head, kind: Kind, amount: Charge) -> str:

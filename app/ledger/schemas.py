@@ -20,6 +20,7 @@ from app.engine.privacy.loss import (
     to_units,
 )
 from app.ledger.budgets import BudgetView, Declared, Totals
+from app.ledger.entries import SALT
 from app.ledger.models import LedgerRow
 from app.ledger.repository import Position
 from app.ledger.verification import Verification
@@ -230,7 +231,8 @@ class LedgerLine(BaseModel):
         description="The account's total after this entry; null where totals are not shown."
     )
     detail: dict[str, Any] = Field(
-        description="Public facts: the guarantee asked for, the synthesizer, a reason."
+        description="Public facts: the guarantee asked for, the synthesizer, a reason. Where"
+        " totals are shown, also the `salt` that keeps them from being guessed from hashes."
     )
     previous_hash: str = Field(
         description="`hash` of the entry before; zeros on the first.", examples=[_SAMPLE_HASH]
@@ -242,6 +244,7 @@ class LedgerLine(BaseModel):
     @classmethod
     def of(cls, row: LedgerRow, accountant: Accountant, *, shows_totals: bool) -> LedgerLine:
         spent = amounts(Charge(row.spent_primary, row.spent_delta), accountant)
+        hidden = set() if shows_totals else {SALT}
         return cls.model_validate(
             {
                 "sequence": row.sequence,
@@ -253,7 +256,7 @@ class LedgerLine(BaseModel):
                 "grant_id": row.grant_id,
                 "amount": amounts(Charge(row.primary, row.delta), accountant),
                 "spent_after": spent if shows_totals else None,
-                "detail": row.detail,
+                "detail": {key: row.detail[key] for key in row.detail if key not in hidden},
                 "previous_hash": row.previous_hash,
                 "hash": row.hash,
             }

@@ -12,6 +12,7 @@ from front_desk import Desk, Person, front_desk
 
 from app.engine.privacy.loss import Accountant
 from app.ledger import service
+from app.ledger.chain import FIELDS, Entry
 from app.problems import BudgetExceeded
 
 
@@ -288,3 +289,34 @@ def test_an_account_that_does_not_add_up_makes_the_service_unready_and_says_so(
         verdict = custodian.get(f"{path}/ledger/verification").json()
         assert verdict["ok"] is False
         assert verdict["problems"] == ["what the account has spent is not the sum of its ledger"]
+
+
+def test_the_hashes_of_own_entries_do_not_tell_a_hidden_total(desk: Desk) -> None:
+    books, custodian, path = open_case(desk, "5")
+    analyst = desk.person("analyst")
+    with desk.database.write() as session:
+        grant = add_grant(session, books.dataset_id, analyst.id)
+        books.admit(session, guarantee(epsilon="0.3"))
+        books.admit(session, guarantee(epsilon="0.2"), grant=grant)
+
+    def tenths_that_fit(line: dict[str, Any]) -> int | None:
+        """The total, in tenths of epsilon, with which the entry has its hash."""
+        shown = {name: line[name] for name in FIELDS if name in line}
+        for tenths in range(51):
+            entry = Entry(
+                **shown,
+                account_id=books.account_id,
+                primary=2 * 10**11,
+                delta=0,
+                spent_primary=tenths * 10**11,
+                spent_delta=0,
+            )
+            if entry.hash_after(line["previous_hash"]) == line["hash"]:
+                return tenths
+        return None
+
+    whole = custodian.get(f"{path}/ledger").json()["items"][-1]
+    (seen,) = analyst.get(f"{path}/ledger").json()["items"]
+    assert seen == {**whole, "spent_after": None, "detail": seen["detail"]}
+    assert tenths_that_fit(whole) == 5
+    assert tenths_that_fit(seen) is None
