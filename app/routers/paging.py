@@ -74,9 +74,10 @@ class PageRequest:
         moment, _, identifier = self.after.partition("|")
         try:
             parsed = datetime.fromisoformat(moment)
-        except ValueError:
+            is_own = format_time(parsed) == moment  # an offset may lead beyond the calendar
+        except (ValueError, OverflowError):
             raise _bad_cursor() from None
-        if parsed.tzinfo is None or not identifier:
+        if not is_own or not identifier:
             raise _bad_cursor()
         return parsed, identifier
 
