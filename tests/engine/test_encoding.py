@@ -310,6 +310,12 @@ def test_typed_columns_are_read_by_value_whatever_the_spelling_of_text() -> None
         assert coder.schema.column("x").decode(encoded.codes["x"]).to_pylist() == values
 
 
+def test_a_typed_column_without_any_value_is_null_throughout() -> None:
+    coder = encoder(whole(0, 9))
+    encoded = coder.encode(block(x=pa.nulls(2)))
+    assert coder.schema.column("x").decode(encoded.codes["x"]).to_pylist() == [None, None]
+
+
 def test_nested_columns_are_refused_by_name() -> None:
     with pytest.raises(TableError) as refusal:
         encoder(whole(0, 9)).encode(block(x=pa.array([[1], [2]])))

@@ -282,3 +282,14 @@ def test_options_are_read_back() -> None:
     assert options.to_wire() == wire
     assert options.rows_of_names == 0
     assert FileOptions.parse({"header": None}) == FileOptions()
+
+
+@pytest.mark.parametrize("line", [b'{"a": "\\ud800"}', b'{"a": 1, "\\udfff": 2}'])
+def test_half_a_character_in_json_is_placed(line: bytes) -> None:
+    (problem,) = problems(b'{"a": "x"}\n' + line + b"\n", format="jsonl")
+    assert (problem.row, problem.record) == (2, 2)
+    assert "half a character" in problem.message
+
+
+def test_whole_characters_written_as_escapes_are_read() -> None:
+    assert rows(b'{"a": "\\ud83d\\ude00"}\n', format="jsonl") == [["\U0001f600"]]

@@ -34,6 +34,8 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
         raise refuse("the block is too large", "read the file in smaller blocks", name)
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)  # as pandas spells null
+    if pa.types.is_null(array.type):  # a typed file's column without any value
+        array = array.cast(pa.string())
     if pa.types.is_nested(array.type):
         raise _not_single_values(array.type, name)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()

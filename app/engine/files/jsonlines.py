@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from app.engine.files.source import ChunkStream
 from app.engine.rows import MOST_LISTED, RowProblem, TableError, refuse
+from app.engine.schema.values import is_text
 
 BLOCK_ROWS = 16_384
 LONGEST_LINE = 4 << 20
@@ -54,6 +55,9 @@ class _Rows:
             self._wrong("the line is not an object", 'write {"column": value, ...}')
             return None
         cells = {key: _text(value) for key, value in parsed.items()}
+        if b"\\u" in line and not all(map(_is_whole, (*cells, *cells.values()))):
+            self._wrong("a text holds half a character", "write whole characters")
+            return None
         if self.names and not cells.keys() <= set(self.names):
             late = sorted(cells.keys() - set(self.names))[0]
             self._wrong("this key comes here first", "write it in the first row too (null)", late)
@@ -63,6 +67,10 @@ class _Rows:
     def _wrong(self, message: str, remedy: str, column: str | None = None) -> None:
         if len(self.problems) < MOST_LISTED:
             self.problems.append(RowProblem(self.row, self.record, column, message, remedy))
+
+
+def _is_whole(text: str | None) -> bool:
+    return text is None or is_text(text)
 
 
 def _no_constant(name: str) -> NoReturn:
