@@ -149,8 +149,10 @@ def purge(database: Database, settings: Settings, collections: list[str]) -> Non
 
 
 def sweep_staging(database: Database, settings: Settings) -> None:
-    with database.read() as session:
-        wanted = repository.staged_names(session)
+    def wanted() -> set[str]:
+        with database.read() as session:
+            return repository.staged_names(session)
+
     StagingArea(settings).sweep(wanted)
 
 

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ FRAME_BYTES = 1024**2
 SEALED_FRAME_BYTES = FRAME_BYTES + OVERHEAD_BYTES
 KEY_LINE_BYTES = 128
 SEALED = ".sealed"
+_SWEPT_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,8 @@ class StagedWriter:
     """
 
     def __init__(self, folder: Path, keyring: Keyring) -> None:
-        self._name = new_id("st") + (SEALED if keyring.encrypts else "")
+        self._name, self._file = _locked_new(folder, SEALED if keyring.encrypts else "")
         self._path = folder / self._name
-        self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         self._cipher = _cipher_of_new(self._file, self._name, keyring)
         self._digest = hashlib.sha256()
         self._held = bytearray()
@@ -147,14 +146,15 @@ class StagingArea:
     def remove(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
 
-    def sweep(self, wanted: set[str]) -> int:
-        """Unlink what no dataset waits for and no writer holds; how many files went."""
-        gone = 0
-        for path in self._folder.glob("st_*"):
-            if path.name not in wanted and _is_abandoned(path):
-                path.unlink(missing_ok=True)
-                gone += 1
-        return gone
+    def sweep(self, wanted: Callable[[], set[str]]) -> int:
+        """Unlink what no dataset waits for and no writer holds; how many files went.
+
+        `wanted` is asked while the files that no writer holds are locked: a writer lets its
+        file go only once the store refers to it, so that an older answer would not know.
+        """
+        paths = list(self._folder.glob("st_*"))
+        batches = (paths[i : i + _SWEPT_AT_ONCE] for i in range(0, len(paths), _SWEPT_AT_ONCE))
+        return sum(_sweep(batch, wanted) for batch in batches)
 
 
 def _cipher_of_new(file: BinaryIO, name: str, keyring: Keyring) -> Cipher | None:
@@ -178,13 +178,34 @@ def _frame_place(name: str, number: int) -> bytes:
     return f"{name}/{number}".encode()
 
 
-def _is_abandoned(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    return True
+def _locked_new(folder: Path, suffix: str) -> tuple[str, BinaryIO]:
+    """A new file, locked before a sweep could take it for abandoned."""
+    while True:
+        name = new_id("st") + suffix
+        file = open(folder / name, "xb", opener=_private)  # noqa: SIM115
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return name, file
+        file.close()  # a sweep was faster
+
+
+def _sweep(paths: list[Path], wanted: Callable[[], set[str]]) -> int:
+    with contextlib.ExitStack() as locks:
+        free = [path for path in paths if _is_locked(path, locks)]
+        needed = wanted() if free else set()
+        doomed = [path for path in free if path.name not in needed]
+        for path in doomed:
+            path.unlink(missing_ok=True)
+    return len(doomed)
+
+
+def _is_locked(path: Path, locks: contextlib.ExitStack) -> bool:
+    """Whether the file could be locked, for as long as `locks` are held."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        file = locks.enter_context(open(path, "rb"))  # noqa: SIM115
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _private(path: str, flags: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import stat
@@ -73,9 +74,47 @@ def test_a_sweep_leaves_files_that_are_wanted_or_being_written(tmp_path: Path) -
             writer.keep()
     with staging.writer() as writer:
         writer.write(b"x")
-        assert staging.sweep({kept[0]}) == 1
+        assert staging.sweep(lambda: {kept[0]}) == 1
         assert kept[0] in staged_names(tmp_path)
         assert len(staged_names(tmp_path)) == 2
+
+
+def test_a_sweep_asks_what_is_wanted_after_it_saw_which_files_are_free(tmp_path: Path) -> None:
+    staging = area(tmp_path)
+    with staging.writer() as abandoned:
+        abandoned.keep()
+    with staging.writer() as writer:
+        writer.write(b"x")
+        name = writer.finish().name
+
+        def let_go_and_tell_what_was_wanted_before() -> set[str]:
+            writer.keep()
+            writer.__exit__(None, None, None)
+            return set()
+
+        assert staging.sweep(let_go_and_tell_what_was_wanted_before) == 1
+    assert staged_names(tmp_path) == [name]
+
+
+def test_a_file_that_a_sweep_took_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = area(tmp_path)
+    lock = fcntl.flock
+    swept: list[bool] = []
+
+    def sweep_first(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and not swept:
+            swept.append(True)
+            assert staging.sweep(set) == 1
+        lock(file, operation)
+
+    monkeypatch.setattr("app.datasets.staging.fcntl.flock", sweep_first)
+    with staging.writer() as writer:
+        writer.write(b"x")
+        staged = writer.finish()
+        writer.keep()
+    assert staged_names(tmp_path) == [staged.name]
 
 
 def test_a_sealed_file_opens_under_its_master_key_and_unaltered_alone(tmp_path: Path) -> None:
