@@ -13,7 +13,7 @@ from app.jobs import queue
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
-from app.releases import costing, events, samples, service
+from app.releases import costing, events, repository, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.models import ReleaseRow
@@ -40,6 +40,7 @@ class Accepted:
 
     release: ReleaseRow
     dataset: DatasetRow
+    account: AccountRow
     replayed: bool
 
 
@@ -76,7 +77,9 @@ def admit(
     release_id = new_id("rl")
     replay = claim(session, attempt, ACCEPTED, release_id)
     if replay is not None:
-        return Accepted(*service.visible(session, principal, replay.resource_id), replayed=True)
+        release, dataset = service.visible(session, principal, replay.resource_id)
+        account = repository.account(session, release.account_id)
+        return Accepted(release, dataset, account, replayed=True)
     if prepared.costing is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
     access = open_dataset(session, principal, prepared.dataset_id)
@@ -87,8 +90,7 @@ def admit(
     release = _charge(
         session, principal, access, account, release_id, prepared.form, prepared.costing
     )
-    session.add(release)
-    session.flush()
+    repository.add(session, release)
     events.began(session, release)
     queue.enqueue(
         session,
@@ -97,7 +99,7 @@ def admit(
         dataset_id=release.dataset_id,
         settings=settings,
     )
-    return Accepted(release, access.dataset, replayed=False)
+    return Accepted(release, access.dataset, account, replayed=False)
 
 
 def _charge(

@@ -12,6 +12,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
+    insert,
     or_,
     select,
     true,
@@ -25,6 +26,7 @@ from app.ledger.models import AccountRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
 
+_ADD = insert(ReleaseRow.__table__)  # type: ignore[arg-type]
 _sample_bytes = (
     select(func.sum(SampleRow.size_bytes))
     .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
@@ -39,6 +41,12 @@ ACTIVE = ("queued", "running", "cancelling")
 
 Place = tuple[datetime, str]
 """Where a page ends: creation time and id of its last row."""
+
+
+def add(session: Session, release: ReleaseRow) -> None:
+    """Store a new release at once; the session does not keep it."""
+    told = {name: getattr(release, name) for name in _ADD.table.c.keys()}  # noqa: SIM118
+    session.execute(_ADD, {name: value for name, value in told.items() if value is not None})
 
 
 def release(session: Session, release_id: str) -> ReleaseRow:

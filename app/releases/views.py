@@ -30,8 +30,19 @@ def releases(
     """Several releases as this principal may see them."""
     published = [release.id for release, _ in rows if release.state == "succeeded"]
     samples = repository.samples_of(session, published) if published else {}
+    accountants = {
+        account_id: Accountant(repository.account(session, account_id).accountant)
+        for account_id in {release.account_id for release, _ in rows}
+    }
     return [
-        _release(session, principal, release, dataset, samples.get(release.id, []))
+        _release(
+            session,
+            principal,
+            release,
+            dataset,
+            accountants[release.account_id],
+            samples.get(release.id, []),
+        )
         for release, dataset in rows
     ]
 
@@ -63,9 +74,9 @@ def _release(
     principal: Principal,
     row: ReleaseRow,
     dataset: DatasetRow,
+    accountant: Accountant,
     samples: Sequence[SampleRow],
 ) -> ReleaseOut:
-    accountant = Accountant(repository.account(session, row.account_id).accountant)
     failed = row.state == "failed"
     return ReleaseOut(
         id=row.id,

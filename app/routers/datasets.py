@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -31,6 +30,7 @@ from app.routers.dependencies import (
     ReadSession,
     SettingsDep,
     WriteSession,
+    in_turn,
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
@@ -42,7 +42,6 @@ from app.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
 
-Made = TypeVar("Made")
 
 LONGEST_WAIT_S = 60
 _LOOK_S = (0.02, 0.05, 0.1, 0.25)
@@ -129,7 +128,7 @@ async def create_dataset(
     if status == 202 and not replayed:
         status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
         if status == 201 and attempt is not None:
-            await _in_turn(request, lambda session: settle(session, attempt, 201))
+            await in_turn(request, lambda session: settle(session, attempt, 201))
     _describe(request, response, status, dataset_id, replayed)
     return await _shown(database, principal, dataset_id)
 
@@ -162,7 +161,7 @@ async def upload_data(
         writer = await to_thread.run_sync(StagingArea(settings).writer)
         with writer:
             staged = await uploads.receive_raw(request, writer, settings.max_upload_bytes)
-            await _in_turn(
+            await in_turn(
                 request,
                 lambda session: service.receive(
                     session, principal, dataset_id, staged, settings, file_format
@@ -227,7 +226,7 @@ async def erase_dataset(
 ) -> DatasetOut:
     """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
     and so do released samples and measurements, unless `releases=true`."""
-    doomed = await _in_turn(
+    doomed = await in_turn(
         request,
         lambda session: service.erase(session, principal, dataset_id, with_releases=with_releases),
     )
@@ -346,28 +345,7 @@ async def _create(
         if writer is not None and not made[2]:
             writer.keep()
 
-    return await _in_turn(request, work, committed)
-
-
-async def _in_turn(
-    request: Request,
-    work: Callable[[Session], Made],
-    committed: Callable[[Made], None] = lambda _: None,
-) -> Made:
-    """One writing unit of work in one thread, when the store is free.
-
-    `committed` is called in the same thread, so that nothing can come between.
-    """
-    database: Database = request.app.state.database
-
-    def unit() -> Made:
-        with database.write() as session:
-            made = work(session)
-        committed(made)
-        return made
-
-    async with request.app.state.write_turn:
-        return await to_thread.run_sync(unit)
+    return await in_turn(request, work, committed)
 
 
 def _attempt(principal: Principal, key: str | None, sent: dict[str, Any]) -> Attempt | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Annotated, Any, TypeVar
 
 from anyio import to_thread
 from fastapi import Depends, Header, Request, Security
@@ -17,6 +17,8 @@ from app.security.authentication import authenticate
 from app.security.principals import Principal
 from app.settings import Settings
 
+Made = TypeVar("Made")
+
 bearer = HTTPBearer(
     scheme_name="ApiKey",
     bearerFormat="hk_...",
@@ -25,12 +27,12 @@ bearer = HTTPBearer(
 )
 
 
-def get_database(request: Request) -> Database:
+async def get_database(request: Request) -> Database:
     database: Database = request.app.state.database
     return database
 
 
-def get_app_settings(request: Request) -> Settings:
+async def get_app_settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
 
@@ -43,11 +45,7 @@ def read_unit(database: Annotated[Database, Depends(get_database)]) -> Iterator[
 async def write_unit(
     request: Request, database: Annotated[Database, Depends(get_database)]
 ) -> AsyncIterator[Session]:
-    """Commit once, after the endpoint and before the response starts.
-
-    Requests queue for the store on the event loop, so that waiting ones hold no thread that
-    the one ahead needs to finish.
-    """
+    """Commit once, after the endpoint and before the response starts; see `in_turn`."""
     async with request.app.state.write_turn:
         unit = database.write()
         session = await to_thread.run_sync(unit.__enter__)
@@ -58,6 +56,29 @@ async def write_unit(
             raise
         else:
             await to_thread.run_sync(unit.__exit__, None, None, None)
+
+
+async def in_turn(
+    request: Request,
+    work: Callable[[Session], Made],
+    committed: Callable[[Made], None] = lambda _: None,
+) -> Made:
+    """One writing unit of work in one thread, when the store is free.
+
+    Requests queue for the store on the event loop, so that waiting ones hold no thread that
+    the one ahead needs to finish. `committed` is called in the same thread, so that nothing
+    can come between.
+    """
+    database = await get_database(request)
+
+    def unit() -> Made:
+        with database.write() as session:
+            made = work(session)
+        committed(made)
+        return made
+
+    async with request.app.state.write_turn:
+        return await to_thread.run_sync(unit)
 
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
@@ -99,13 +120,13 @@ Admin = Annotated[Principal, Depends(_admin)]
 Custodian = Annotated[Principal, Depends(_custodian)]
 
 
-def attempt_of(operation: str) -> Callable[..., Attempt | None]:
+def attempt_of(operation: str) -> Callable[..., Awaitable[Attempt | None]]:
     """A dependency giving the idempotent attempt of a JSON operation, if a key was sent.
 
     The path's parameters count as part of the body.
     """
 
-    def attempt(
+    async def attempt(
         request: Request,
         principal: Caller,
         key: Annotated[

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import anyio
+from anyio import to_thread
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
 
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
 from app.releases import admission, costing, events, repository, results, service, views
-from app.releases.admission import Prepared
 from app.releases.catalogue import Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
@@ -35,6 +36,7 @@ from app.routers.dependencies import (
     SettingsDep,
     WriteSession,
     attempt_of,
+    in_turn,
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
@@ -54,7 +56,7 @@ _REPLAYED = {
 CREATED_HEADERS = {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}
 
 
-def get_catalogue(request: Request) -> Catalogue:
+async def get_catalogue(request: Request) -> Catalogue:
     catalogue: Catalogue = request.app.state.catalogue
     return catalogue
 
@@ -76,19 +78,6 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
             tasks.cancel_scope.cancel()
 
 
-def prepared(
-    dataset_id: DatasetId,
-    form: ReleaseForm,
-    principal: Caller,
-    attempt: ReleaseAttempt,
-    database: DatabaseDep,
-    catalogue: CatalogueDep,
-    settings: SettingsDep,
-) -> Prepared:
-    """All checks of a request, before the write transaction opens."""
-    return admission.prepare(database, catalogue, principal, dataset_id, form, attempt, settings)
-
-
 @router.post(
     "/datasets/{dataset_id}/releases",
     status_code=admission.ACCEPTED,
@@ -103,23 +92,34 @@ def prepared(
         **refusing(404),
     },
 )
-def request_release(
+async def request_release(
     request: Request,
     response: Response,
+    dataset_id: DatasetId,
+    form: ReleaseForm,
     principal: Caller,
-    checked: Annotated[Prepared, Depends(prepared)],
     attempt: ReleaseAttempt,
+    database: DatabaseDep,
+    catalogue: CatalogueDep,
     settings: SettingsDep,
-    session: WriteSession,
 ) -> ReleaseOut:
     """Charge the budget and queue a run of one synthesizer under one guarantee.
 
     The charge follows from public facts and is fixed here. What the remaining budget cannot
     cover is refused with what is left and the largest epsilon that would fit.
     """
-    accepted = admission.admit(session, principal, checked, attempt, settings)
-    created(request, response, f"/v1/releases/{accepted.release.id}", replayed=accepted.replayed)
-    return views.release(session, principal, accepted.release, accepted.dataset)
+    prepared = await to_thread.run_sync(
+        admission.prepare, database, catalogue, principal, dataset_id, form, attempt, settings
+    )
+
+    def accept(session: Session) -> tuple[ReleaseOut, bool]:
+        accepted = admission.admit(session, principal, prepared, attempt, settings)
+        shown = views.release(session, principal, accepted.release, accepted.dataset)
+        return shown, accepted.replayed
+
+    shown, replayed = await in_turn(request, accept)
+    created(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
+    return shown
 
 
 def created(request: Request, response: Response, path: str, *, replayed: bool) -> None:
