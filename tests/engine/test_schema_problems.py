@@ -130,6 +130,9 @@ def test_all_problems_are_told_at_once() -> None:
         (field("time", format=[]), "/format"),
         (whole(special=list(range(1001))), "/special"),
         (field("string", role="entity", bins=3), "/bins"),
+        (field("number", role="entity"), "/type"),
+        (field("date", role="entity"), "/type"),
+        (field("boolean", role="entity"), "/type"),
         (
             field("string", constraints={"enum": ["a"], "required": True}, undeclared="null"),
             "/undeclared",

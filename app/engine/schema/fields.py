@@ -51,6 +51,7 @@ _UNSUPPORTED = {
     "object",
     "yearmonth",
 }
+_ID_TYPES = ("string", "integer", "year")
 _FREE_TEXT = "free text: no categories are declared"
 _BOUGHT = "bought dictionaries are not available in this version"
 
@@ -176,6 +177,12 @@ class FieldReader:
         return role == "entity"
 
     def _refuse_column_keys(self) -> None:
+        if self.kind not in _ID_TYPES:  # of others one value has many spellings: 7, 7.0, 7e0
+            self.log.add(
+                f"ids of type {self.kind} cannot be told apart for certain",
+                "declare the id as string (compared letter by letter) or integer",
+                "type",
+            )
         for key in ("bins", "special", "other", "undeclared", "step"):
             if key in self.wire:
                 self.log.add("ids are never stored or counted", f"leave `{key}` out", key)
