@@ -6,6 +6,7 @@ import io
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -103,11 +104,47 @@ def test_columns_that_no_dictionary_can_read_are_content_too() -> None:
     assert of(b"\xff") != of(b"\xfe")
 
 
-def test_decimals_lose_trailing_zeros_and_nothing_else_does() -> None:
-    texts = pa.array(["7.0", "7.50", "70", "7.", "-0.10", "1.0.0", "a.0", " x ", "é ", ""])
-    assert canonical_texts(texts).to_pylist() == [
-        "7", "7.5", "70", "7", "-0.1", "1.0.0", "a.0", "x", "é", ""
-    ]  # fmt: skip
+def test_each_value_has_one_spelling_and_other_texts_keep_theirs() -> None:
+    spellings = {
+        "7": ["7.0", "7.", "007", "+7", "0.7e1", "70E-1"],
+        "-0.5": ["-.5", "-0.50", "-00.5", "-5e-1"],
+        "0": ["-0", "0.0", "00", "-0.0"],
+        "100000000000000000000": ["1e+20", "1E20", "100000000000000000000.0"],
+        "0.00001": ["1e-05", "0.000010"],
+        "": ["NA", "NaN", "nan", "null", "None", "<NA>", " "],
+        "true": ["True", "TRUE"],
+        "false": ["False", "FALSE"],
+        "2020-01-02": ["2020-01-02 00:00:00", "2020-01-02T00:00:00.000Z"],
+        "2020-01-02 10:00:01.5": ["2020-01-02T10:00:01.500+00:00"],
+        "10:20": ["10:20:00", "10:20:00.000000"],
+    }
+    for spelling, others in spellings.items():
+        assert set(canonical_texts(pa.array([spelling, *others])).to_pylist()) == {spelling}
+    kept = ["70", "1.0.0", "a.0", "x", "é", "0x10", "5e", "Nan-an", "1e999", "2020-01-20", "truer"]
+    assert canonical_texts(pa.array(kept)).to_pylist() == kept
+    assert canonical_texts(pa.array([" x ", "é "])).to_pylist() == ["x", "é"]
+
+
+def test_a_table_that_pandas_read_and_wrote_again_is_the_same_content() -> None:
+    frame = pd.DataFrame(
+        {
+            "whole": [1, 2, 3],
+            "gaps": [1.0, None, 30.0],
+            "small": [0.1, 1e-5, 1e20],
+            "truth": [True, False, True],
+            "day": pd.to_datetime(["2019-01-01", "2020-02-03", "2021-12-31"]),
+            "moment": pd.to_datetime(["2019-01-01 10:00:00", "2020-02-03 11:12:13", "2021-12-31"],
+                                     format="ISO8601"),
+            "word": ["x", "", "z"],
+        }
+    )  # fmt: skip
+    csv = frame.to_csv(index=False).encode()
+    typed, read_again = io.BytesIO(), io.BytesIO()
+    frame.to_parquet(typed)
+    pd.read_csv(io.BytesIO(csv)).to_parquet(read_again)
+    lines = frame.to_json(orient="records", lines=True, date_format="iso").encode()
+    forms = (csv, typed.getvalue(), read_again.getvalue(), lines)
+    assert len({digest_of(form) for form in forms}) == 1
 
 
 @given(st.lists(st.text("ab\0é", max_size=20), unique=True, max_size=20))

@@ -108,17 +108,20 @@ class Spans:
 
     def first_bytes(self) -> NDArray[np.uint8]:
         """The first byte of each text, 0 for the empty one."""
-        return self._bytes_at(self.starts)
+        return self.bytes_at(0)
 
     def last_bytes(self) -> NDArray[np.uint8]:
         """The last byte of each text, 0 for the empty one."""
-        return self._bytes_at(self.starts + self.lengths - 1)
+        return self.bytes_at(-1)
 
-    def _bytes_at(self, places: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def bytes_at(self, place: int) -> NDArray[np.uint8]:
+        """The byte of each text at a place (from its end if negative), 0 where there is none."""
         if not len(self.data):
-            return np.zeros(len(places), np.uint8)
-        inside = np.clip(places, 0, len(self.data) - 1)  # an empty text lies nowhere
-        return np.where(self.lengths > 0, self.data[inside], 0).astype(np.uint8)
+            return np.zeros(len(self.starts), np.uint8)
+        within = place + (self.lengths if place < 0 else 0)
+        inside = np.clip(self.starts + within, 0, len(self.data) - 1)
+        exists = (within >= 0) & (within < self.lengths)
+        return np.where(exists, self.data[inside], 0).astype(np.uint8)
 
 
 def trimmed(texts: pa.StringArray) -> pa.StringArray:

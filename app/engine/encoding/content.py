@@ -2,8 +2,8 @@
 
 Each row of decoded cell texts is hashed under the key, and the hashes are summed modulo 2^64
 in two lanes: a multiset hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003, MSet-Add-Hash).
-It does not depend on the order of rows or columns, on the dictionary, or on CSV, TSV, Parquet
-or compression, and it needs no sort, so it takes one pass in bounded memory. A multiset, not a
+It does not depend on the order of rows or columns, on the dictionary, on CSV, TSV, Parquet or
+compression, or on which program wrote the file (see `canonical_texts`), and it needs no sort, so it takes one pass in bounded memory. A multiset, not a
 set: a row that comes twice counts twice.
 
 Cells are hashed by multiplication and mixing under secrets drawn from the key, fast rather
@@ -18,6 +18,7 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -75,17 +76,123 @@ class ContentHasher:
 
 
 def canonical_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Cell texts without surrounding blanks, and decimals without trailing zeros (7.0 is 7)."""
+    """Cell texts without surrounding blanks, in one spelling of each value.
+
+    Programs that read a table and write it again spell null, truth, numbers and moments in
+    their own way. So the common words for null are the empty text, True is true, 007, +7, 7.0
+    and 0.7e1 are 7, and 2020-01-02T00:00:00.000Z is 2020-01-02.
+    """
     texts = trimmed(texts)
-    ends = Spans.of(texts).last_bytes()
-    suspect = (ends == ord("0")) | (ends == ord("."))
-    if not suspect.any():
-        return texts
-    mask = pa.array(suspect)
-    few = texts.filter(mask)
-    few = pc.replace_substring_regex(few, r"^([+-]?[0-9]+\.[0-9]*?)0+$", r"\1")
-    few = pc.replace_substring_regex(few, r"^([+-]?[0-9]+)\.$", r"\1")
-    return pc.replace_with_mask(texts, mask, few)
+    spans = Spans.of(texts)
+    for spelled_otherwise, rewritten in _SPELLINGS:
+        suspect = spelled_otherwise(spans)
+        if suspect.any():
+            mask = pa.array(suspect)
+            texts = pc.replace_with_mask(texts, mask, rewritten(texts.filter(mask)))
+            spans = Spans.of(texts)
+    return texts
+
+
+_DIGITS = b"0123456789"
+_NULLS = pa.array(
+    [
+        "NA",
+        "N/A",
+        "n/a",
+        "NaN",
+        "nan",
+        "-NaN",
+        "-nan",
+        "NULL",
+        "null",
+        "None",
+        "<NA>",
+        "#N/A",
+        "#NA",
+    ]
+)
+
+
+def _among(found: NDArray[np.uint8], marks: bytes) -> NDArray[np.bool_]:
+    table = np.zeros(256, bool)
+    table[list(marks)] = True
+    listed: NDArray[np.bool_] = table[found]
+    return listed
+
+
+def _perhaps_word(spans: Spans) -> NDArray[np.bool_]:
+    return (spans.lengths <= 5) & _among(spans.first_bytes(), b"Nn<#-TtFf")
+
+
+def _words(texts: pa.StringArray) -> pa.StringArray:
+    texts = pc.if_else(pc.is_in(texts, _NULLS), "", texts)
+    truth = pc.match_substring_regex(texts, "^(?i:true|false)$")
+    return pc.if_else(truth, pc.utf8_lower(texts), texts)
+
+
+def _perhaps_odd_number(spans: Spans) -> NDArray[np.bool_]:
+    """Numbers with a sign or mark in front, padding, an end in zeros, or an exponent."""
+    first, second, last = spans.first_bytes(), spans.bytes_at(1), spans.last_bytes()
+    padded = (first == ord("0")) & _among(second, _DIGITS)
+    signed = _among(first, b"+.") | ((first == ord("-")) & _among(second, b".0"))
+    ended = (last == ord("0")) | (last == ord("."))
+    exponents = [_among(spans.bytes_at(-place), b"eE") for place in (2, 3, 4)]
+    powered = (exponents[0] | exponents[1] | exponents[2]) & _among(last, _DIGITS)
+    odd: NDArray[np.bool_] = padded | signed | ended | powered
+    return odd
+
+
+def _numbers(texts: pa.StringArray) -> pa.StringArray:
+    exponents = pc.match_substring_regex(texts, _EXPONENT)
+    if pc.any(exponents).as_py():
+        written = [f"{Decimal(text):f}" for text in texts.filter(exponents).to_pylist()]
+        texts = pc.replace_with_mask(texts, exponents, pa.array(written, pa.string()))
+    for pattern, replacement in _PLAIN_NUMBERS:
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    return texts
+
+
+_EXPONENT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,2}$"
+_PLAIN_NUMBERS = (
+    (r"^\+([0-9.])", r"\1"),
+    (r"^(-?)\.([0-9]+)$", r"\10.\2"),
+    (r"^([+-]?[0-9]+\.[0-9]*?)0+$", r"\1"),
+    (r"^([+-]?[0-9]+)\.$", r"\1"),
+    (r"^(-?)0+([0-9]+(\.[0-9]+)?)$", r"\1\2"),
+    (r"^-0$", "0"),
+)
+
+
+def _perhaps_odd_moment(spans: Spans) -> NDArray[np.bool_]:
+    """Moments with a T, a zone, or an end in zeros."""
+    dated = (spans.bytes_at(4) == ord("-")) & (spans.bytes_at(7) == ord("-")) & (spans.lengths > 10)
+    timed = (spans.bytes_at(2) == ord(":")) & (spans.bytes_at(5) == ord(":"))
+    last = spans.last_bytes()
+    odd: NDArray[np.bool_] = (dated | timed) & _among(last, b"Z0")
+    odd |= dated & (spans.bytes_at(10) == ord("T"))
+    return odd
+
+
+def _moments(texts: pa.StringArray) -> pa.StringArray:
+    for pattern, replacement in _PLAIN_MOMENTS:
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    return texts
+
+
+_PLAIN_MOMENTS = (
+    (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:)", r"\1 \2"),
+    (r"(:[0-9]{2}(\.[0-9]+)?)(Z|[+-]00:?00)$", r"\1"),
+    (r"(:[0-9]{2}\.[0-9]*?)0+$", r"\1"),
+    (r"(:[0-9]{2})\.$", r"\1"),
+    (r"^(([0-9-]{10} )?[0-9]{2}:[0-9]{2}):00$", r"\1"),
+    (r"^([0-9-]{10}) 00:00$", r"\1"),
+)
+
+_SPELLINGS = (
+    (_perhaps_word, _words),
+    (_perhaps_odd_number, _numbers),
+    (_perhaps_odd_moment, _moments),
+)
 
 
 def hash_texts(texts: pa.StringArray, secret: np.uint64) -> NDArray[np.uint64]:
