@@ -3,8 +3,9 @@
 Each row of decoded cell texts is hashed under the key, and the hashes are summed modulo 2^64
 in two lanes: a multiset hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003, MSet-Add-Hash).
 It does not depend on the order of rows or columns, on the dictionary, on CSV, TSV, Parquet or
-compression, or on which program wrote the file (see `canonical_texts`), and it needs no sort, so it takes one pass in bounded memory. A multiset, not a
-set: a row that comes twice counts twice.
+compression, nor on the program that wrote the file (see `canonical_texts`), and it needs no
+sort, so it takes one pass in bounded memory. A multiset, not a set: a row that comes twice
+counts twice.
 
 Cells are hashed by multiplication and mixing under secrets drawn from the key, fast rather
 than cryptographic: two different tables agree by chance about once in 2^128, and one who does
