@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
@@ -9,6 +11,8 @@ from app.security import audit, repository
 from app.security.keys import digest_of, is_key, new_key, prefix_of
 from app.security.models import ApiKeyRow, PrincipalRow
 from app.settings import Settings
+
+log = logging.getLogger("halftone.security")
 
 
 class BadAdminKey(ValueError):
@@ -41,6 +45,7 @@ def ensure_admin(database: Database, settings: Settings) -> str | None:
     preset = preset_key(settings)
     with database.read() as session:
         if repository.any_principal(session):
+            _warn_if_unknown(session, preset)
             return None
     with database.write() as session:
         if repository.any_principal(session):
@@ -48,6 +53,17 @@ def ensure_admin(database: Database, settings: Settings) -> str | None:
         key = preset or new_key()
         _add_first(session, key)
     return None if preset else key
+
+
+def _warn_if_unknown(session: Session, preset: str | None) -> None:
+    if preset is None:
+        return
+    found = repository.key_with_owner(session, digest_of(preset))
+    if found is None or found[0].revoked_at is not None:
+        log.warning(
+            "HALFTONE_ADMIN_KEY does not work here: it is taken at the first start on an empty"
+            " store only. Use a key of this store, or make one: `halftone keys create admin`."
+        )
 
 
 def announce_admin(database: Database, settings: Settings) -> None:

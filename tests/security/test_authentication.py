@@ -173,6 +173,20 @@ def test_a_preset_key_is_taken_and_never_printed(database: Database, tmp_path: P
     assert enter(database, preset).is_admin
 
 
+def test_a_preset_key_that_the_store_does_not_know_is_passed_over_with_a_warning(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, late = "hk_" + "x" * 32, "hk_" + "y" * 32
+    ensure_admin(database, Settings(data=tmp_path, admin_key=SecretStr(first)))
+    ensure_admin(database, Settings(data=tmp_path, admin_key=SecretStr(first)))
+    assert not caplog.records
+    ensure_admin(database, Settings(data=tmp_path, admin_key=SecretStr(late)))
+    assert "halftone keys create admin" in caplog.text
+    assert late not in caplog.text
+    with pytest.raises(NotAuthenticated):
+        enter(database, late)
+
+
 @pytest.mark.parametrize("bad", ["", "hk_short", "x" * 46, "hk_" + "a" * 129, "hk_" + "ä" * 40])
 def test_a_preset_key_of_another_form_stops_the_start(
     database: Database, tmp_path: Path, bad: str
