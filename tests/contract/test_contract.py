@@ -17,6 +17,8 @@ import pytest
 from api_story import SPEC, Recorder, seeded
 from serving import ADMIN_KEY
 
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
