@@ -142,7 +142,7 @@ def conjunction_score(
     differences = []
     for _ in range(draws):
         centre = ours[rng.integers(len(ours), size=1)]
-        tolerance = rng.integers(TOLERANCES[0], TOLERANCES[1] + 1, ours.shape[1])
+        tolerance = rng.integers(TOLERANCES[0], TOLERANCES[1] + 1, ours.shape[1:])
         shares = [_share_within(table, centre, tolerance) for table in (ours, theirs)]
         differences.append(abs(shares[0] - shares[1]))
     return float(1 - np.mean(differences))

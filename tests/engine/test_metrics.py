@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.engine.metrics import (
@@ -79,6 +79,7 @@ def test_a_count_out_of_tolerance_in_one_column_is_enough() -> None:
     assert conjunction_score(real, synthetic, "id", ["s", "p"], np.random.default_rng(0)) == 0
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 100))
 def test_scores_lie_between_0_and_1000_and_a_table_is_nearest_to_itself(
     rows: int, other_rows: int, seed: int
