@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
+from app.engine.privacy.declared import EntityFunction, RowNumber
 
 Rule = Literal["rows", "distinct", "one", "clipped"]
 Noise = Literal["gaussian", "laplace"]
@@ -48,12 +50,153 @@ class Count:
     """One histogram over the cells of `columns`, in C order of the columns given.
 
     No column at all counts the unit's rows (`rows`) or the units (`one`) in a single cell.
-    A column without an entry in `groupings` is grouped as its dictionary says.
+    A column without an entry in `groupings` is grouped as its dictionary says. With a
+    `function` there are no columns and the rule is `one`: each unit counts once, in the cell
+    that the function gives its rows.
+    """
+
+    columns: tuple[str, ...] = ()
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    contribution: Contribution = Contribution()
+    function: EntityFunction | None = None
+
+    @classmethod
+    def of_units(cls, function: EntityFunction) -> Count:
+        """How many units a declared function puts in each of its cells."""
+        return cls(contribution=Contribution("one"), function=function)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """For each cell of `columns` the sum of a numeric column over the unit's rows (`rows`).
+
+    Values are clipped to the public bounds `low` and `high` and taken on the column's grid,
+    whose distance is `Measurement.step`. Rows where it is null add nothing.
+    """
+
+    value: str
+    low: float
+    high: float
+    columns: tuple[str, ...] = ()
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError("the bounds of a sum are finite, and the lower is below the upper")
+
+    @property
+    def contribution(self) -> Contribution:
+        return Contribution("rows")
+
+
+@dataclass(frozen=True, eq=False)
+class Tuples:
+    """A public list of combinations of cells, all of the same length.
+
+    Item `offsets[i] + cell` says that `columns[i]` is in that cell, where `offsets` are the
+    running sums of the columns' cells. `items` is int32, shape (tuples, length): each row
+    rises strictly and no row occurs twice. A unit *holds* a tuple if one of its rows has
+    all its items.
     """
 
     columns: tuple[str, ...]
+    groupings: Mapping[str, Grouping]
+    items: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        items = np.asarray(self.items)
+        if items.ndim != 2 or not items.shape[1] or items.dtype.kind not in "iu":
+            raise ValueError("tuples are rows of integers")
+        object.__setattr__(self, "items", np.ascontiguousarray(items, dtype=np.int32))
+
+    @property
+    def length(self) -> int:
+        return int(self.items.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tuples)
+            and (self.columns, dict(self.groupings)) == (other.columns, dict(other.groupings))
+            and np.array_equal(self.items, other.items)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.items.tobytes()))
+
+
+@dataclass(frozen=True, slots=True)
+class TupleCount:
+    """How many units hold each tuple, each counting at most `limit` of those that it holds,
+    drawn uniformly without replacement."""
+
+    tuples: Tuples
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError("the limit is at least 1")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.tuples.columns
+
+    @property
+    def groupings(self) -> Mapping[str, Grouping]:
+        return self.tuples.groupings
+
+    @property
+    def contribution(self) -> Contribution:
+        return Contribution("distinct", self.limit)
+
+
+Query = Count | Sum | TupleCount
+
+
+@dataclass(frozen=True, slots=True)
+class TupleNumber:
+    """How many of the listed tuples a unit holds: one number for each unit."""
+
+    tuples: Tuples
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The `q`-quantile, as a point of the public `grid` (strictly rising).
+
+    Of the rows or tuples of each unit (one number a unit; of `RowNumber` the cell, so that
+    numbers end at `most`), or of the numbers in a column, nulls left out (one a row).
+    """
+
+    of: RowNumber | TupleNumber | str
+    q: float
+    grid: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q <= 1:
+            raise ValueError("a quantile lies between 0 and 1")
+        rises = all(before < after for before, after in pairwise(self.grid))
+        if not self.grid or not rises or not all(map(math.isfinite, self.grid)):
+            raise ValueError("the grid of a quantile is finite and rises strictly")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The combinations of cells that many units have, of which each enters at most `limit`."""
+
+    columns: tuple[str, ...]
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    contribution: Contribution = Contribution()
+    limit: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.columns or self.limit < 1:
+            raise ValueError("keys are of some column, and their limit is at least 1")
+
+    @property
+    def contribution(self) -> Contribution:
+        return Contribution("distinct", self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +217,21 @@ class Candidate:
 class Measurement:
     """A noisy histogram, the published product of a question.
 
-    values: int64, shape `shape` (cells per column; `()` for a total). `scale` is sigma of a
-    discrete Gaussian or b of a discrete Laplace, in counts; `standard_error` is the noise's
-    standard deviation. Sensitivities are of this histogram alone, add or remove one unit.
+    values: int64, shape `shape` (cells per column, cells of the function, or tuples; `()` for
+    a total). `scale` is sigma of a discrete Gaussian or b of a discrete Laplace, and
+    `standard_error` the noise's standard deviation, both in units of `values`: counts, or
+    for a sum `step`s of its column. Sensitivities are of this histogram alone, in the same
+    units, add or remove one unit.
     """
 
-    count: Count
+    count: Query
     values: NDArray[np.int64]
     noise: Noise
     scale: float
     standard_error: float
     l1_sensitivity: float
     l2_sensitivity: float
+    step: float = 1.0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,6 +244,23 @@ class Measurement:
     @property
     def variance(self) -> float:
         return self.standard_error**2
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """Keys whose noisy count reached `threshold`, in rising order, with their noisy counts.
+
+    keys: int64, shape (n, columns), a cell of each column. values: int64, shape (n,).
+    """
+
+    query: Keys
+    keys: NDArray[np.int64]
+    values: NDArray[np.int64]
+    scale: float
+    standard_error: float
+    threshold: int
+    l1_sensitivity: float
+    l2_sensitivity: float
 
 
 class SessionError(Exception):

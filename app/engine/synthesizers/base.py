@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count, Measurement
+from app.engine.privacy.queries import (
+    Candidate,
+    Count,
+    Discovered,
+    Keys,
+    Measurement,
+    Quantile,
+    Query,
+    Sum,
+    TupleCount,
+)
 from app.engine.schema import PrivacyUnit, Schema
 
 
@@ -134,9 +144,33 @@ class Session(Protocol):
     def remaining(self) -> PrivacyLoss: ...
 
     def count(
-        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
+        self, queries: Sequence[Query], loss: PrivacyLoss, shares: Sequence[float] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy histograms, counted in one pass; `loss` is divided by `shares`, else equally."""
+        """Noisy histograms, counted in one pass; `loss` is divided by `shares`, else equally.
+
+        Counts, sums and counts of tuples may be mixed: they are one joint release.
+        """
+        ...
+
+    def sum(
+        self, queries: Sequence[Sum], loss: PrivacyLoss, shares: Sequence[float] | None = None
+    ) -> tuple[Measurement, ...]:
+        """Noisy sums of clipped numbers; the same as `count` of them."""
+        ...
+
+    def tuples(self, query: TupleCount, loss: PrivacyLoss) -> Measurement:
+        """Noisy counts of listed tuples, shape (tuples,); the same as `count` of it alone."""
+        ...
+
+    def quantile(self, query: Quantile, loss: PrivacyLoss) -> float:
+        """A point of the grid near the quantile, drawn by the exponential mechanism."""
+        ...
+
+    def discover(self, query: Keys, loss: PrivacyLoss) -> Discovered:
+        """Frequent combinations of cells, of a domain that need not be enumerable.
+
+        Costs the rho of a count by `distinct`, and the delta of `loss`, which must have one.
+        """
         ...
 
     def select(
@@ -168,8 +202,16 @@ class CountsModel(Model, Protocol):
     def counts(self) -> CountsTable: ...
 
 
+PublicUse = Literal["no", "optional", "required"]
+"""Whether a synthesizer is handed the rows of a public dataset that a request names."""
+
+
 class Synthesizer(Protocol):
-    """One method of making synthetic data. Instances hold no state."""
+    """One method of making synthetic data. Instances hold no state.
+
+    It may have two members more: `uses_public: PublicUse`, read by `public_use`, and
+    `delta_share(params) -> float`, read by `delta_share`.
+    """
 
     name: str
     title: str
@@ -197,3 +239,19 @@ class Synthesizer(Protocol):
     ) -> Model: ...
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model: ...
+
+
+def public_use(synthesizer: Synthesizer) -> PublicUse:
+    """Its own word on public rows; "no" if it says nothing."""
+    use: PublicUse = getattr(synthesizer, "uses_public", "no")
+    return use
+
+
+def delta_share(synthesizer: Synthesizer, params: Any) -> float:
+    """The share in [0, 1) of a guarantee's delta that these params set aside for approximate
+    steps (key discovery); 0 if it says nothing. Raises `ValueError` for another number."""
+    told = getattr(synthesizer, "delta_share", None)
+    share = 0.0 if told is None else float(told(params))
+    if not 0 <= share < 1:
+        raise ValueError("the share of delta set aside lies between 0 and 1")
+    return share
