@@ -1,0 +1,169 @@
+"""Columns drawn one after another from public conditional distributions, with fall-backs.
+
+The distribution of a column given others is the empirical one: the values that public rows
+have where they agree with the synthetic row on the given columns. Given columns are compared
+by the cells of their groupings, so that a number is compared by its bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.grouping import Grouping
+from app.engine.synthesizers.public import PublicRows
+
+Codes = Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """The distinct tuples of some columns' cells, numbered from 0.
+
+    A tuple is numbered column by column: `steps[i]` holds, sorted, each pair that occurs of
+    the number of its first i cells and its cell in column i, as `number * sizes[i] + cell`.
+    No number exceeds the rows, so nothing passes 64 bits.
+    """
+
+    sizes: tuple[int, ...]
+    steps: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(
+        cls, cells: Sequence[NDArray[np.int64]], sizes: Sequence[int], rows: int
+    ) -> tuple[Numbering, NDArray[np.int64]]:
+        """The keys of `rows` rows, and each row's number, shape (rows,)."""
+        number = np.zeros(rows, dtype=np.int64)
+        steps = []
+        for column, size in zip(cells, sizes, strict=True):
+            step, inverse = np.unique(number * size + column, return_inverse=True)
+            steps.append(step)
+            number = inverse.reshape(-1).astype(np.int64)
+        return cls(tuple(sizes), tuple(steps)), number
+
+    @property
+    def count(self) -> int:
+        return len(self.steps[-1]) if self.steps else 1
+
+    def find(self, cells: Sequence[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+        """The number of each row's tuple, -1 for one that is not among the keys."""
+        number = np.zeros(rows, dtype=np.int64)
+        for column, size, step in zip(cells, self.sizes, self.steps, strict=True):
+            wanted = number * size + column
+            place = np.minimum(np.searchsorted(step, wanted), len(step) - 1)
+            number = np.where((number >= 0) & (step[place] == wanted), place, -1)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """The public rows for each key of the given columns: those of key i are
+    `order[starts[i]:starts[i + 1]]`."""
+
+    given: Mapping[str, Grouping]
+    keys: Numbering
+    starts: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, public: PublicRows, given: Mapping[str, Grouping]) -> Conditional:
+        cells = [grouping.cell_of(public.codes[name]) for name, grouping in given.items()]
+        sizes = [grouping.cells for grouping in given.values()]
+        keys, number = Numbering.of(cells, sizes, public.rows)
+        starts = np.searchsorted(np.sort(number), np.arange(keys.count + 1))
+        return cls(given, keys, starts, np.argsort(number, kind="stable"))
+
+    def draw(self, codes: Codes, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A public row for each of `rows` rows with `codes`, -1 where none agrees with it.
+
+        The rows of a key are taken in turn from a random one on, each as often as any other
+        give or take one.
+        """
+        cells = [grouping.cell_of(codes[name]) for name, grouping in self.given.items()]
+        return taken_in_turn(self.starts, self.order, self.keys.find(cells, rows), rng)
+
+
+def taken_in_turn(
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    group: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """For each row of group g an entry of `order[starts[g]:starts[g + 1]]`, -1 where g is -1.
+
+    Within a group each entry is taken as often as any other give or take one, in random
+    order: the expectation of independent draws with less variance (sampling without
+    replacement). No group that is asked for is empty.
+    """
+    taken = np.full(len(group), -1, dtype=np.int64)
+    asked = np.flatnonzero(group >= 0)
+    if not len(asked):
+        return taken
+    shuffled = order[_shuffled_within(starts, len(order), rng)]
+    mixed = rng.permutation(asked)
+    mixed = mixed[np.argsort(group[mixed], kind="stable")]
+    groups = group[mixed]
+    begins = np.searchsorted(groups, groups)
+    size = np.diff(starts)[groups]
+    taken[mixed] = shuffled[starts[groups] + (np.arange(len(mixed)) - begins) % size]
+    return taken
+
+
+def _shuffled_within(
+    starts: NDArray[np.int64], length: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    order: NDArray[np.int64] = np.lexsort((rng.random(length), group))
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A column of the chain, and what it is drawn given: the first set that a public row
+    agrees with the synthetic row on; the last is empty, so that there always is one."""
+
+    column: str
+    levels: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.levels or self.levels[-1]:
+            raise ValueError("the last fall-back is the column's own distribution")
+
+
+def links(chain: Sequence[tuple[str, Sequence[str]]], fallback: Sequence[str]) -> tuple[Link, ...]:
+    """Links of (column, given columns) pairs that fall back to `fallback`, then to nothing."""
+    return tuple(
+        Link(column, tuple(dict.fromkeys((tuple(given), tuple(fallback), ()))))
+        for column, given in chain
+    )
+
+
+def draw_chain(
+    chain: Sequence[Link],
+    public: PublicRows,
+    groupings: Mapping[str, Grouping],
+    codes: Codes,
+    rows: int,
+    rng: np.random.Generator,
+) -> dict[str, NDArray[np.int64]]:
+    """`codes` with each link's column added, drawn given what came before it.
+
+    `groupings` has the grouping of every column that another is drawn given.
+    """
+    tables: dict[tuple[str, ...], Conditional] = {}
+    drawn = dict(codes)
+    for link in chain:
+        source = np.full(rows, -1, dtype=np.int64)
+        for level in link.levels:
+            open_rows = np.flatnonzero(source < 0)
+            if not len(open_rows):
+                break
+            if level not in tables:
+                tables[level] = Conditional.of(public, {name: groupings[name] for name in level})
+            known = {name: drawn[name][open_rows] for name in level}
+            source[open_rows] = tables[level].draw(known, len(open_rows), rng)
+        drawn[link.column] = public.codes[link.column][source]
+    return drawn
