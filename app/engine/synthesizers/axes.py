@@ -75,7 +75,7 @@ def choose_axes(
         except ValueError as error:
             problems.append(
                 Problem(
-                    f"/params/bins/{_escaped(name)}",
+                    f"/params/bins/{escaped(name)}",
                     str(error),
                     "give a number of bins, or rising edges within the range",
                 )
@@ -107,7 +107,7 @@ def _column_problems(chosen: Sequence[str], known: Mapping[str, Column]) -> list
 def _bin_problems(chosen: Sequence[str], bins: Mapping[str, Bins]) -> list[Problem]:
     return [
         Problem(
-            f"/params/bins/{_escaped(name)}",
+            f"/params/bins/{escaped(name)}",
             f"`{name}` is not among the chosen columns",
             "give bins for chosen columns only",
         )
@@ -116,5 +116,6 @@ def _bin_problems(chosen: Sequence[str], bins: Mapping[str, Bins]) -> list[Probl
     ]
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """A name as a step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
