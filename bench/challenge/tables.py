@@ -1,0 +1,83 @@
+"""The challenge's tables, read from `../shared/data` or HALFTONE_SHARED_DATA."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from app.engine.importers import import_nist
+from app.engine.schema import Column, PrivacyUnit, Schema
+from app.engine.synthesizers.base import PublicTable, Table
+
+DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data"))
+ENTITY = "taxi_id"
+TAXI = PrivacyUnit("entity", ENTITY, 200)
+LEFT_OUT = ("trip_day_of_week", "trip_hour_of_day")
+"""Told by the shift; the challenge gave and scored neither."""
+
+Values = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Trips:
+    """A table of trips: whole-numbered values, the taxi of each row among them."""
+
+    schema: Schema
+    values: Values
+
+    @property
+    def codes(self) -> Values:
+        return {
+            column.name: codes_of(column, self.values[column.name])
+            for column in self.schema.columns
+        }
+
+    def as_public(self) -> PublicTable:
+        _, entity = np.unique(self.values[ENTITY], return_inverse=True)
+        rows = len(entity)
+        return PublicTable(self.schema, Table(self.codes, rows, entity.astype(np.int64)))
+
+    def subsample(self, share: float, rng: np.random.Generator) -> Values:
+        kept = rng.random(len(self.values[ENTITY])) < share
+        return {name: column[kept] for name, column in self.values.items()}
+
+
+def sprint3_schema() -> Schema:
+    parameters = json.loads((DATA / "taxi/parameters-sprint3.json").read_text())
+    for name in LEFT_OUT:
+        del parameters["schema"][name]
+    return Schema.parse(import_nist(parameters))
+
+
+def trips(name: str, schema: Schema) -> Trips:
+    """`taxi/<name>.csv`."""
+    table = pd.read_csv(DATA / f"taxi/{name}.csv")
+    columns = [ENTITY, *(column.name for column in schema.columns)]
+    return Trips(schema, {each: table[each].to_numpy(np.int64) for each in columns})
+
+
+def codes_of(column: Column, values: NDArray[Any]) -> NDArray[np.int64]:
+    """Stored codes of declared values."""
+    found, inverse = np.unique(values, return_inverse=True)
+    codes = [column.code(value.item() if hasattr(value, "item") else value) for value in found]
+    if None in codes:
+        raise ValueError(f"`{column.name}` holds undeclared values")
+    return np.array(codes, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def values_of(schema: Schema, table: Table) -> Values:
+    """The values of a synthetic table of whole numbers, with its taxis."""
+    decoded: Mapping[str, Any] = {
+        name: schema.column(name).decode(codes) for name, codes in table.codes.items()
+    }
+    assert table.entity is not None
+    values = {name: column.to_numpy().astype(np.int64) for name, column in decoded.items()}
+    return values | {ENTITY: table.entity}
