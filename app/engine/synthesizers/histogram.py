@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import (
     CountsTable,
     Limits,
-    Params,
     Preflight,
     Problem,
     Progress,
@@ -39,6 +39,7 @@ from app.engine.synthesizers.contribution import (
     noise_problems,
 )
 from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.presets import PresetParams
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
 MOST_CELLS = 10_000_000
@@ -47,7 +48,18 @@ _BYTES_PER_CELL = 100
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
 
 
-class HistogramParams(Params):
+SPRINT1: Mapping[str, Any] = {"columns": ("neighborhood", "month", "incident_type")}
+"""The published map: 278 neighbourhoods by 12 months by 174 types in the challenge's dictionary."""
+
+
+class HistogramParams(PresetParams):
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"sprint1": SPRINT1}
+
+    preset: Literal["sprint1"] | None = Field(
+        None,
+        description="`sprint1`: the columns `neighborhood`, `month` and `incident_type`, as the "
+        "dictionary declares them. Other params override it.",
+    )
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the histogram; all columns if omitted."
     )
