@@ -24,6 +24,7 @@ DISTRIBUTION = "halftone"
 _BUILT_IN = {
     "histogram": "app.engine.synthesizers.histogram:Histogram",
     "independent": "app.engine.synthesizers.independent:Independent",
+    "linked_histograms": "app.engine.synthesizers.linked_histograms:LinkedHistograms",
     "mst": "app.engine.synthesizers.mst:Mst",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)

@@ -1,0 +1,244 @@
+"""`linked_histograms`: joint histograms of groups of columns, counted once per entity and
+cell, and linked by rank. Jim King's system of the NIST Temporal Map Challenge, Sprint 3 (2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Measurement
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicTable,
+    Session,
+)
+from app.engine.synthesizers.contribution import expected_error, noise_problems
+from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.linked_histograms.expected import (
+    bought_means,
+    public_counts,
+    public_means,
+)
+from app.engine.synthesizers.linked_histograms.model import LinkedHistogramsModel
+from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
+from app.engine.synthesizers.linked_histograms.plan import (
+    MOST_CELLS,
+    BoughtMean,
+    Group,
+    Plan,
+    make_plan,
+)
+from app.engine.synthesizers.linked_histograms.weights import (
+    Weights,
+    clipped,
+    pooled_with_prior,
+    projected,
+    smoothed,
+)
+from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+
+_BYTES_PER_CELL = 120
+"""Counts, noise and their copy through the pipe, then the sort of the projection."""
+
+
+class LinkedHistograms:
+    name = "linked_histograms"
+    title = "Histograms of groups of columns, linked by rank"
+    reference = (
+        "Jim King, NIST Temporal Map Challenge, Sprint 3 (2021), with public bins and enforced "
+        "bounds"
+    )
+    version = "1"
+    uses_public = "optional"
+    Params = LinkedHistogramsParams
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: LinkedHistogramsParams,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,
+        limits: Limits,
+    ) -> Preflight:
+        plan, bought, problems = make_plan(schema, unit, params, loss)
+        problems += _noise_kind_problems(params, loss)
+        pools = params.uses_prior(public is not None)
+        if params.reads_public(public is not None):
+            problems += public_problems(
+                schema, unit, public, _read(plan, pools), needs_entities=pools
+            )
+        if problems:
+            return Preflight(plan.cells, 0, 0.0, problems)
+        means, histograms = _parts(loss, params, bought)
+        errors = _errors(plan, unit, histograms) + tuple(
+            expected_error(Contribution(), unit, 1, part)
+            for part in means.split([1.0] * 2 * max(len(bought), 1))
+            if bought
+        )
+        cells = plan.cells + sum(2 * plan.links[each.link].given.cells for each in bought)
+        memory = cells * _BYTES_PER_CELL + table_bytes(len(plan.output), limits)
+        problems += _cell_problems(cells) + noise_problems(errors, Contribution())
+        for group in plan.groups:
+            problems += message_problems(group.axes)
+        problems += run_problems(memory, cells, limits)
+        return Preflight(cells, memory, errors[-1] if not bought else errors[1], problems)
+
+    def fit(
+        self,
+        session: Session,
+        params: LinkedHistogramsParams,
+        public: PublicTable | None,
+        seed: int,  # noqa: ARG002
+        progress: Progress,
+    ) -> LinkedHistogramsModel:
+        plan, bought, _ = make_plan(session.schema, session.unit, params, session.allowance)
+        rows = None
+        pools = params.uses_prior(public is not None)
+        if params.reads_public(public is not None):
+            assert public is not None, "check refuses a request without"
+            rows = read_public(public, session.schema, _read(plan, pools))
+        means, histograms = _parts(session.allowance, params, bought)
+        progress(0.0, "counting")
+        answers = session.count(plan.questions(), histograms, plan.shares(session.unit))
+        progress(0.6, "expected values")
+        expected = self._expected(session, plan, bought, means, rows)
+        progress(0.8, "post-processing")
+        prior = rows if pools else None
+        clips = params.post_processing == "clip"
+        return _model(session.schema, plan, answers, expected, _PostProcessing(clips, prior))
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> LinkedHistogramsModel:
+        return LinkedHistogramsModel.load(schema, unit, data)
+
+    def _expected(
+        self,
+        session: Session,
+        plan: Plan,
+        bought: tuple[BoughtMean, ...],
+        loss: PrivacyLoss,
+        public: PublicRows | None,
+    ) -> tuple[NDArray[np.float64], ...]:
+        asked = [query for each in bought for query in each.questions(plan)]
+        answers = session.count(asked, loss) if asked else ()
+        means = {
+            each.link: bought_means(answers[2 * i], answers[2 * i + 1])
+            for i, each in enumerate(bought)
+        }
+        for i, link in enumerate(plan.links):
+            if i not in means:
+                assert public is not None
+                means[i] = public_means(link, public, session.schema)
+        return tuple(means[i] for i in range(len(plan.links)))
+
+
+def _read(plan: Plan, pools: bool) -> tuple[str, ...]:
+    """The public columns that are looked at."""
+    if pools:
+        return plan.columns
+    linked = [name for link in plan.links for name in (*link.given.names, link.value)]
+    return tuple(dict.fromkeys(linked))
+
+
+def _parts(
+    loss: PrivacyLoss, params: LinkedHistogramsParams, bought: tuple[BoughtMean, ...]
+) -> tuple[PrivacyLoss, PrivacyLoss]:
+    """What buys expected values, and what buys the histograms."""
+    share = params.expected_share if bought else 0.0
+    means, histograms = loss.split([share, 1 - share])
+    return means, histograms
+
+
+def _errors(plan: Plan, unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
+    """Standard deviations of the noise of `plan.questions()`, which are all alike."""
+    cells = [1, *([] if plan.most_rows is None else [plan.most_rows])]
+    cells += [group.axes.cells for group in plan.groups]
+    parts = loss.split(plan.shares(unit))
+    return tuple(
+        expected_error(question.contribution, unit, size, part)
+        for question, size, part in zip(plan.questions(), cells, parts, strict=True)
+    )
+
+
+def _noise_kind_problems(params: LinkedHistogramsParams, loss: PrivacyLoss) -> tuple[Problem, ...]:
+    if params.noise is None or (params.noise == "laplace") == (loss.kind == "pure"):
+        return ()
+    if params.noise == "laplace":
+        remedy = "leave delta out of the guarantee, or leave `noise` out"
+        message = "Laplace noise is drawn under a pure guarantee"
+    else:
+        remedy = "give the guarantee a delta, or leave `noise` out"
+        message = "Gaussian noise has no pure guarantee"
+    return (Problem("/params/noise", message, remedy),)
+
+
+def _cell_problems(cells: int) -> tuple[Problem, ...]:
+    if cells <= MOST_CELLS:
+        return ()
+    message = f"{cells} cells would be counted; {MOST_CELLS} are the most"
+    return (Problem("/params/groups", message, "make smaller groups, or coarser `bins`"),)
+
+
+@dataclass(frozen=True, slots=True)
+class _PostProcessing:
+    """What is done with noisy counts: pooled with `prior` rows if any, else projected, or
+    clipped as published."""
+
+    clips: bool
+    prior: PublicRows | None
+
+    def lengths(self, noisy: Measurement, entities: int) -> NDArray[np.float64]:
+        """Weights of entities with 1, 2, ... rows."""
+        values = noisy.values.astype(np.float64)
+        if self.clips and self.prior is None:
+            return clipped(values)
+        expected = np.zeros(len(values))
+        if self.prior is not None:
+            numbers = np.minimum(self.prior.rows_per_entity(), len(values)) - 1
+            expected += np.bincount(numbers, minlength=len(values)) * self._growth(entities)
+        return smoothed(values, noisy.standard_error, entities, expected)
+
+    def group(
+        self, group: Group, noisy: Measurement, samples: int, least: float, most: float
+    ) -> NDArray[np.float64]:
+        """Weights of a group's cells, whose true total lies between `least` and `most`."""
+        values = noisy.values.astype(np.float64).ravel()
+        if self.prior is not None:
+            expected = public_counts(group, self.prior, samples) * self._growth(int(least))
+            return pooled_with_prior(values, noisy.standard_error, expected)
+        if self.clips:
+            return clipped(values)
+        return projected(values, noisy.standard_error, least, most)
+
+    def _growth(self, entities: int) -> float:
+        assert self.prior is not None
+        return entities / max(self.prior.entities, 1)
+
+
+def _model(
+    schema: Schema,
+    plan: Plan,
+    answers: tuple[Measurement, ...],
+    expected: tuple[NDArray[np.float64], ...],
+    post_processing: _PostProcessing,
+) -> LinkedHistogramsModel:
+    entities = max(0, int(answers[0].values))
+    lengths, most = None, float(entities)
+    if plan.most_rows is not None:
+        lengths = post_processing.lengths(answers[1], entities)
+        numbers = np.minimum(np.arange(1, len(lengths) + 1), plan.samples)
+        most = max(most, float(lengths @ numbers))
+    weights = tuple(
+        Weights.of(post_processing.group(group, noisy, plan.samples, float(entities), most))
+        for group, noisy in zip(plan.groups, answers[-len(plan.groups) :], strict=True)
+    )
+    return LinkedHistogramsModel(schema, plan, entities, lengths, weights, expected)

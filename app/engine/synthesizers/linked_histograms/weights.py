@@ -1,0 +1,111 @@
+"""From noisy counts to weights that rows can be drawn by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.rounding import apportion, shuffled_cells
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Cells that can be drawn, int64 and rising, with their positive weights, shape (n,)."""
+
+    cells: NDArray[np.int64]
+    values: Floats
+
+    @classmethod
+    def of(cls, dense: Floats) -> Weights:
+        """The positive entries of an array over all cells; all cells alike if there is none."""
+        flat = dense.ravel()
+        cells = np.flatnonzero(flat > 0).astype(np.int64)
+        if not len(cells):
+            return cls(np.arange(flat.size, dtype=np.int64), np.ones(flat.size))
+        return cls(cells, flat[cells])
+
+    def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """`number` cells in random order, each as often as its share says, give or take one."""
+        if not number:
+            return np.zeros(0, dtype=np.int64)
+        drawn: NDArray[np.int64] = self.cells[
+            shuffled_cells(apportion(self.values, number, rng), rng)
+        ]
+        return drawn
+
+
+def clipped(noisy: Floats) -> Floats:
+    """Negative counts become 0, as published."""
+    return np.maximum(noisy, 0.0)
+
+
+def projected(noisy: Floats, sigma: float, least: float, most: float) -> Floats:
+    """The nearest counts that are not negative and have a total that can be.
+
+    The total is the cells' sum, held between `least` and `most`, which the noisy numbers of
+    entities and of their rows give. Where the sum's own noise is wider than that room, it
+    says nothing, and the middle is taken.
+    """
+    error = sigma * math.sqrt(noisy.size)
+    total = (least + most) / 2 if error > most - least else float(noisy.sum())
+    return onto_simplex(noisy, min(max(total, least), most))
+
+
+def pooled_with_prior(noisy: Floats, sigma: float, prior: Floats) -> Floats:
+    """The posterior mean of counts of which a public table tells the expectation.
+
+    prior: expected counts, >= 0. A true count is taken to have mean p and variance
+    p + b^2 p^2; b is found by moments from all cells that the public table holds. A cell that
+    it lacks is 0 unless its noisy count is beyond what the noise of all such cells reaches.
+    """
+    noise = sigma**2
+    known = prior > 0
+    expected = prior[known]
+    surplus = float(((noisy[known] - expected) ** 2 - noise - expected).sum())
+    spread = max(surplus, 0.0) / max(float((expected**2).sum()), 1.0)
+    variance = expected + spread * expected**2
+    pooled = np.zeros_like(noisy)
+    pooled[known] = expected + variance / (variance + noise) * (noisy[known] - expected)
+    unknown = noisy[~known]
+    reach = sigma * math.sqrt(2 * math.log(max(unknown.size, 2)))
+    pooled[~known] = np.where(unknown > reach, unknown, 0.0)
+    return np.maximum(pooled, 0.0)
+
+
+def smoothed(noisy: Floats, sigma: float, total: float, expected: Floats) -> Floats:
+    """Non-negative numbers of entities with 1, 2, ... rows, that add up to `total`.
+
+    They differ from `expected` (0, or what a public table tells) where the noisy ones do by
+    more than noise: Haar coefficients of the difference that noise alone would reach are set
+    to 0 (Donoho and Johnstone 1994, the universal threshold), so that long empty tails are
+    not filled with noise. Then projected.
+    """
+    size = 1 << max(noisy.size - 1, 0).bit_length()
+    difference = np.concatenate([noisy - expected, np.zeros(size - noisy.size)])
+    reach = sigma * math.sqrt(2 * math.log(max(size, 2)))
+    kept = _haar_thresholded(difference, reach)[: noisy.size]
+    return onto_simplex(expected + kept, total)
+
+
+def _haar_thresholded(values: Floats, reach: float) -> Floats:
+    """Values whose orthonormal Haar coefficients under `reach` in size are dropped.
+
+    The mean is kept. In terms of halves of sums and differences, which are exact for counts,
+    a coefficient is the halved difference times sqrt(2) for each level.
+    """
+    if values.size == 1:
+        return values
+    means = (values[0::2] + values[1::2]) / 2
+    details = (values[0::2] - values[1::2]) / 2
+    details = np.where(np.abs(details) * math.sqrt(2) > reach, details, 0.0)
+    coarse = _haar_thresholded(means, reach / math.sqrt(2))
+    restored = np.empty_like(values)
+    restored[0::2] = coarse + details
+    restored[1::2] = coarse - details
+    return restored
