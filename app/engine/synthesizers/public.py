@@ -45,6 +45,12 @@ class PublicRows:
     def rows(self) -> int:
         return len(self.entity)
 
+    def for_unit(self, unit: PrivacyUnit) -> PublicRows:
+        """These rows as units of the private kind: on a row unit each is one of its own."""
+        if unit.kind == "entity":
+            return self
+        return PublicRows(self.codes, np.arange(self.rows, dtype=np.int64), self.rows)
+
     def rows_per_entity(self) -> NDArray[np.int64]:
         """Shape (entities,)."""
         return np.bincount(self.entity, minlength=self.entities)
