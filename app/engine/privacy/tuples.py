@@ -20,7 +20,6 @@ another, which changes nothing in the statement above; no amplification is claim
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,105 +28,12 @@ from numpy.typing import NDArray
 from app.engine.compiled import compiled
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import random_keys
+from app.engine.tuple_tree import TupleTree, step_below
+
+Listed = TupleTree
+"""A list whose tuples are to be found in rows."""
 
 _DRAWS_AT_ONCE = 2**21
-_NO_ITEM = -1
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A public list of tuples as a tree of prefixes, in which a row's tuples are found.
-
-    A node of level l stands for the first l items of some tuple. Level 1 is `first`: node
-    of each item, or -1. Deeper levels share one hash table from (level, node, item) to the
-    node below, whose last level is the tuple's place in the list.
-    """
-
-    length: int
-    tuples: int
-    first: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-    nodes: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, items: NDArray[np.int32], most_items: int) -> Listed:
-        """The tree of `items`, shape (tuples, length): rising rows of 0..most_items-1, no
-        row twice. Raises `ValueError` for anything else."""
-        tuples, length = items.shape
-        wide = items.astype(np.int64)
-        _check_list(wide, most_items)
-        first = np.full(most_items, _NO_ITEM, dtype=np.int64)
-        if length == 1:
-            first[wide[:, 0]] = np.arange(tuples)
-            return cls(1, tuples, first, np.zeros(2, np.uint64), np.full(2, -1))
-        _, at, node = np.unique(wide[:, 0], return_index=True, return_inverse=True)
-        first[wide[at, 0]] = node[at]
-        steps, below = _steps(wide, node, most_items)
-        keys, nodes = _hashed(steps, below)
-        return cls(length, tuples, first, keys, nodes)
-
-
-def _check_list(items: NDArray[np.int64], most_items: int) -> None:
-    if items.size and not 0 <= items.min() <= items.max() < most_items:
-        raise ValueError("a tuple names an item that there is not")
-    if (np.diff(items, axis=1) <= 0).any():
-        raise ValueError("the items of a tuple rise strictly")
-    if len(np.unique(items, axis=0)) != len(items):
-        raise ValueError("a tuple is listed twice")
-
-
-def _steps(
-    items: NDArray[np.int64], node: NDArray[np.int64], most_items: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Keys of all steps down the tree below level 1, and the node that each leads to."""
-    tuples, length = items.shape
-    all_keys, all_nodes = [], []
-    for level in range(1, length):
-        step = (level * tuples + node) * most_items + items[:, level]
-        if level == length - 1:
-            keys, below = step, np.arange(tuples, dtype=np.int64)
-        else:
-            keys, at, node = np.unique(step, return_index=True, return_inverse=True)
-            below = node[at]
-        all_keys.append(keys.astype(np.uint64))
-        all_nodes.append(below.astype(np.int64))
-    return np.concatenate(all_keys), np.concatenate(all_nodes)
-
-
-def _hashed(
-    steps: NDArray[np.uint64], below: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    size = 1 << max(1, (2 * len(steps)).bit_length())
-    keys = np.zeros(size, dtype=np.uint64)
-    nodes = np.full(size, -1, dtype=np.int64)
-    _fill(keys, nodes, steps, below)
-    return keys, nodes
-
-
-@compiled
-def _slot(key: Any, size: Any) -> Any:
-    mixed = key * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))
-
-
-@compiled
-def _fill(keys: Any, nodes: Any, steps: Any, below: Any) -> None:
-    for index in range(len(steps)):
-        slot = _slot(steps[index], len(keys))
-        while nodes[slot] >= 0:
-            slot = (slot + 1) & (len(keys) - 1)
-        keys[slot] = steps[index]
-        nodes[slot] = below[index]
-
-
-@compiled
-def _below(keys: Any, nodes: Any, key: Any) -> Any:
-    slot = _slot(key, len(keys))
-    while nodes[slot] >= 0:
-        if keys[slot] == key:
-            return nodes[slot]
-        slot = (slot + 1) & (len(keys) - 1)
-    return np.int64(-1)
 
 
 @compiled
@@ -167,7 +73,7 @@ def _unit_tuples(
                 node = first[item]
             else:
                 step = (level * tuples + path[level - 1]) * most_items + item
-                node = _below(keys, nodes, np.uint64(step))
+                node = step_below(keys, nodes, np.uint64(step))
             if node < 0:
                 continue
             if level == length - 1:
@@ -249,7 +155,7 @@ def listed_items(
 
 
 def tuples_held(
-    listed: Listed, items: NDArray[np.int32], starts: NDArray[np.int64]
+    listed: TupleTree, items: NDArray[np.int32], starts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """How many listed tuples each unit holds, int64, shape (units,).
 
@@ -263,7 +169,7 @@ def tuples_held(
 
 
 def count_tuples(
-    listed: Listed, items: NDArray[np.int32], starts: NDArray[np.int64], limit: int
+    listed: TupleTree, items: NDArray[np.int32], starts: NDArray[np.int64], limit: int
 ) -> NDArray[np.int64]:
     """How many units hold each tuple, int64, shape (tuples,), each unit adding at most
     `limit` of those that it holds, drawn uniformly without replacement."""
@@ -278,8 +184,8 @@ def count_tuples(
     return counts
 
 
-def _tree(listed: Listed) -> tuple[Any, ...]:
-    return listed.length, listed.tuples, listed.first, listed.keys, listed.nodes
+def _tree(listed: TupleTree) -> tuple[Any, ...]:
+    return listed.length, listed.tuples, *listed.arrays
 
 
 def _stretches(draws: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.privacy import tuples
-from app.engine.privacy.tuples import Listed, count_tuples, listed_items, tuples_held
+from app.engine.privacy.tuples import count_tuples, listed_items, tuples_held
+from app.engine.tuple_tree import TupleTree
 
 CELLS = 3
 COLUMNS = 4
@@ -58,7 +59,7 @@ def test_without_a_limit_the_counts_are_those_of_a_plain_count(
     starts = starts_of(sizes)
     items, listed = random_items(rng, int(starts[-1])), random_list(rng, length)
     holds = plain_counts(listed, items, starts)
-    tree = Listed.of(listed, CELLS * COLUMNS)
+    tree = TupleTree.of(listed, CELLS * COLUMNS)
     assert count_tuples(tree, items, starts, 10**6).tolist() == holds.sum(axis=0).tolist()
     assert tuples_held(tree, items, starts).tolist() == holds.sum(axis=1).tolist()
 
@@ -72,7 +73,7 @@ def test_one_unit_adds_at_most_its_limit_and_only_to_what_it_holds(
     items, listed = random_items(rng, rows), random_list(rng, length)
     starts = starts_of([rows])
     holds = plain_counts(listed, items, starts)[0]
-    counts = count_tuples(Listed.of(listed, CELLS * COLUMNS), items, starts, limit)
+    counts = count_tuples(TupleTree.of(listed, CELLS * COLUMNS), items, starts, limit)
     assert counts.max() <= 1
     assert not counts[~holds].any()
     assert counts.sum() == min(limit, holds.sum())
@@ -82,7 +83,7 @@ def test_the_tuples_kept_are_uniform_and_drawn_without_replacement() -> None:
     units, limit = 20_000, 2
     items = np.tile(np.array([[0, 3, 6, 9]], dtype=np.int32), (units, 1))
     listed = np.array(list(combinations([0, 3, 6, 9], 2)), dtype=np.int32)
-    counts = count_tuples(Listed.of(listed, 12), items, np.arange(units + 1), limit)
+    counts = count_tuples(TupleTree.of(listed, 12), items, np.arange(units + 1), limit)
     assert counts.sum() == units * limit
     # Each count is binomial (20,000, 1/3): 6.5 standard deviations are below 1e-10 for all six.
     assert np.abs(counts - units / 3).max() < 6.5 * np.sqrt(units * 2 / 9)
@@ -94,12 +95,12 @@ def test_stretches_of_units_do_not_change_the_counts(monkeypatch: pytest.MonkeyP
     items, listed = random_items(rng, 100), random_list(rng, 2)
     starts = starts_of([2] * 50)
     holds = plain_counts(listed, items, starts)
-    counts = count_tuples(Listed.of(listed, 12), items, starts, 2)
+    counts = count_tuples(TupleTree.of(listed, 12), items, starts, 2)
     assert counts.sum() == np.minimum(holds.sum(axis=1), 2).sum()
 
 
 def test_nothing_listed_counts_nothing() -> None:
-    tree = Listed.of(np.empty((0, 2), dtype=np.int32), 12)
+    tree = TupleTree.of(np.empty((0, 2), dtype=np.int32), 12)
     items = random_items(np.random.default_rng(0), 5)
     assert count_tuples(tree, items, np.arange(6), 3).shape == (0,)
     assert tuples_held(tree, items, np.arange(6)).tolist() == [0] * 5
@@ -110,7 +111,7 @@ def test_nothing_listed_counts_nothing() -> None:
 )
 def test_a_list_that_is_none_is_refused(listed: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="tuple"):
-        Listed.of(np.array(listed, dtype=np.int32), 12)
+        TupleTree.of(np.array(listed, dtype=np.int32), 12)
 
 
 def test_rows_become_items_with_the_running_sums_of_cells() -> None:

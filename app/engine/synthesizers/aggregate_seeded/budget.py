@@ -1,0 +1,82 @@
+"""How the loss is divided over the lengths, and which counts are kept: the published formulas.
+
+Source: "Differentially private aggregation and synthesis" (Synthetic Data Showcase,
+Microsoft, 2022), sections 3.2 and 3.3, with the corrections told at each formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from app.engine.privacy.loss import PrivacyLoss
+
+
+def published_rho(epsilon: float, delta: float) -> float:
+    """(sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta); the document drops the square.
+
+    The rho of a session is larger, since it is found by the tight conversion.
+    """
+    room = math.log(2 / delta)
+    return (math.sqrt(epsilon + room) - math.sqrt(room)) ** 2
+
+
+def published_quantile_epsilon(rho: float, share: float, length: int) -> float:
+    """sqrt(2 rho Q_p / R): of each percentile, were its cost epsilon^2 / 2."""
+    return math.sqrt(2 * rho * share / length)
+
+
+def quantile_epsilon(rho: float, share: float, length: int) -> float:
+    """sqrt(8 rho Q_p / R): the exponential mechanism costs epsilon^2 / 8 for the same share."""
+    return math.sqrt(8 * rho * share / length)
+
+
+def sigmas(rho: float, quantile_share: float, proportions: Sequence[float]) -> tuple[float, ...]:
+    """sigma_k = p_k sqrt(sum 1 / p_i^2 / (2 rho (1 - Q_p))), k = 1 to R."""
+    inverse = math.fsum(1 / proportion**2 for proportion in proportions)
+    sigma = math.sqrt(inverse / (2 * rho * (1 - quantile_share)))
+    return tuple(proportion * sigma for proportion in proportions)
+
+
+def first_threshold(sigma: float, limit: int, delta: float) -> float:
+    """rho_1 = 1 + sigma_1 sqrt(Delta_1) PhiInv((1 - delta / 2)^(1 / Delta_1))."""
+    tail = -math.expm1(math.log1p(-delta / 2) / limit)
+    return 1 - sigma * math.sqrt(limit) * float(ndtri(tail))
+
+
+def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
+    """rho_k = sigma_k sqrt(Delta_k) PhiInv(1 - eta_k / 2); the document writes Delta_1."""
+    return -sigma * math.sqrt(limit) * float(ndtri(eta / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Parts of a session's loss: the sizes, then for each length a percentile and the counts."""
+
+    sizes: PrivacyLoss
+    quantiles: tuple[PrivacyLoss, ...]
+    counts: tuple[PrivacyLoss, ...]
+
+    def sigma(self, length: int) -> float:
+        """The scale of the noise at length k for one tuple a unit, 1 / sqrt(2 rho_k)."""
+        return 1 / math.sqrt(2 * self.counts[length - 1].value)
+
+
+def divided(
+    loss: PrivacyLoss, size_share: float, quantile_share: float, proportions: Sequence[float]
+) -> Division:
+    """`size_share` of the loss for the sizes; of the rest, `quantile_share` in equal parts for
+    the percentiles, and what is left in proportion to 1 / p_k^2."""
+    length = len(proportions)
+    rest = 1 - size_share
+    inverse = [1 / proportion**2 for proportion in proportions]
+    total = math.fsum(inverse)
+    parts = loss.split(
+        [size_share]
+        + [rest * quantile_share / length] * length
+        + [rest * (1 - quantile_share) * each / total for each in inverse]
+    )
+    return Division(parts[0], parts[1 : 1 + length], parts[1 + length :])

@@ -1,0 +1,201 @@
+"""What `aggregate_seeded` keeps, and how rows are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.rounding import apportion
+from app.engine.privacy.wire import narrowed
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
+from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete
+from app.engine.synthesizers.aggregate_seeded.layout import Layout
+from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
+from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.base import Table
+from app.engine.synthesizers.size import Size
+
+_MOST_ROWS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """The form's options that the synthesis needs."""
+
+    use_synthetic_counts: bool
+    weight_selection_percentile: float
+    scale_factor: float
+    rows: int | None
+    complete_all: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "use_synthetic_counts": self.use_synthetic_counts,
+            "weight_selection_percentile": self.weight_selection_percentile,
+            "scale_factor": self.scale_factor,
+            "rows": self.rows,
+            "complete_all": self.complete_all,
+        }
+
+    @classmethod
+    def from_json(cls, wire: Any) -> Making:
+        try:
+            making = cls(
+                bool(wire["use_synthetic_counts"]),
+                float(wire["weight_selection_percentile"]),
+                float(wire["scale_factor"]),
+                None if wire["rows"] is None else number(wire, "rows", least=1, most=_MOST_ROWS),
+                bool(wire["complete_all"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFormatError("the stored model has no valid options") from error
+        if not (0 < making.weight_selection_percentile <= 100 and 0 < making.scale_factor <= 1000):
+            raise ModelFormatError("the stored model has no valid options")
+        return making
+
+
+@dataclass(frozen=True)
+class AggregateSeededModel:
+    """The kept combinations, the noisy size of the table, and how to make rows.
+
+    `unseen` is the count that stands for a pair that was not kept, where a row is completed.
+    """
+
+    layout: Layout
+    aggregates: Aggregates
+    size: Size
+    making: Making
+    unseen: float
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        wanted = rows if rows is not None else self.making.rows
+        wanted = self.size.rows if wanted is None else wanted
+        records = self.records(wanted, rng)
+        groupings = self.layout.axes.groupings
+        cells = self.layout.cells(records)
+        codes = {name: groupings[name].expand(cells[name], rng) for name in groupings}
+        return Table(codes, wanted, self.size.deal(wanted, rng))
+
+    def records(self, rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
+        """Items of each synthetic row in each column, -1 for none, in random order."""
+        scale = self.making.scale_factor * rows / max(self._units, 1)
+        available = self._available(rows, scale, rng)
+        records = synthesised(
+            self.aggregates,
+            self.layout.axis,
+            available,
+            rows,
+            Rules(self.making.use_synthetic_counts, self.making.weight_selection_percentile),
+            int(rng.integers(2**63)),
+            scale,
+        )
+        open_columns = self._completed_columns()
+        if open_columns.size and (records[:, open_columns] < 0).any():
+            self._complete(records, open_columns, available, int(rng.integers(2**63)))
+        rng.shuffle(records)
+        return records
+
+    def long_form(self, schema: Schema) -> Iterator[tuple[int, str, int]]:
+        """Each kept combination: its length, `column:value` joined by `;`, and its count."""
+        texts = [
+            f"{name}:{label}"
+            for name, grouping in self.layout.axes.groupings.items()
+            for label in schema.column(name).labels(grouping)
+        ]
+        for level in self.aggregates.levels:
+            for items, count in zip(level.items.tolist(), level.counts.tolist(), strict=True):
+                yield level.length, ";".join(texts[item] for item in items), count
+
+    @property
+    def _units(self) -> int:
+        """Counts are of units: entities, or rows on a row unit."""
+        return self.size.rows if self.size.entities is None else self.size.entities
+
+    def _completed_columns(self) -> NDArray[np.int64]:
+        return np.arange(self.layout.columns) if self.making.complete_all else self.layout.required
+
+    def _single_counts(self) -> NDArray[np.int64]:
+        counts = np.zeros(self.layout.most_items, dtype=np.int64)
+        singles = self.aggregates.levels[0]
+        counts[singles.items[:, 0]] = singles.counts
+        return counts
+
+    def _available(self, rows: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
+        """How often each item may be used: its count; in a required column `rows` in all."""
+        counts = self._single_counts()
+        available = np.rint(counts * scale).astype(np.int64)
+        for column in self.layout.required:
+            mine = self.layout.axis == column
+            if counts[mine].any() and rows:
+                shares = onto_simplex(counts[mine].astype(np.float64), max(self._units, 1))
+                available[mine] = apportion(shares, rows, rng)
+        return available
+
+    def _complete(
+        self,
+        records: NDArray[np.int32],
+        columns: NDArray[np.int64],
+        available: NDArray[np.int64],
+        seed: int,
+    ) -> None:
+        affinity = affinities(self.aggregates, self.layout.axis, self._units, self.unseen)
+        complete(records, columns, self.layout.axis, available, self._fallback(), affinity, seed)
+
+    def _fallback(self) -> NDArray[np.int64]:
+        """Weights of a required column that has used up its counts; even ones if it has none."""
+        counts = self._single_counts()
+        fallback = np.zeros(len(counts), dtype=np.int64)
+        for column in self.layout.required:
+            mine = self.layout.axis == column
+            fallback[mine] = counts[mine] if counts[mine].any() else 1
+        return fallback
+
+    def dump(self) -> bytes:
+        header = {
+            "model": "aggregate_seeded",
+            "axes": self.layout.axes.to_json(),
+            "absent": list(self.layout.absent),
+            "length": self.aggregates.length,
+            "size": self.size.to_json(),
+            "making": self.making.to_json(),
+            "unseen": self.unseen,
+        }
+        arrays = {
+            name: array if name.startswith("items") else narrowed(array)
+            for name, array in self.aggregates.to_arrays().items()
+        }
+        return pack(header, arrays)
+
+    @classmethod
+    def load(cls, schema: Schema, unit: PrivacyUnit, data: bytes) -> AggregateSeededModel:
+        """A stored model; raises `ModelFormatError` if it does not fit."""
+        header, arrays = unpack(data)
+        axes = Axes.from_json(header.get("axes"), schema)
+        layout = Layout(axes, _stored_absent(header.get("absent"), axes))
+        length = number(header, "length", least=1, most=16)
+        unseen = header.get("unseen")
+        if not isinstance(unseen, float) or not 0 <= unseen < 2**53:
+            raise ModelFormatError("the stored model has no valid `unseen`")
+        return cls(
+            layout,
+            Aggregates.from_arrays(arrays, length, layout.most_items),
+            Size.from_json(header.get("size"), unit),
+            Making.from_json(header.get("making")),
+            unseen,
+        )
+
+
+def _stored_absent(wire: Any, axes: Axes) -> tuple[int | None, ...]:
+    if not isinstance(wire, list) or len(wire) != len(axes.shape):
+        raise ModelFormatError("the stored model does not say what is absent")
+    for cell, cells in zip(wire, axes.shape, strict=True):
+        if cell is not None and not (type(cell) is int and 0 <= cell < cells):
+            raise ModelFormatError("the stored model does not say what is absent")
+    return tuple(wire)

@@ -1,0 +1,165 @@
+"""The form of `aggregate_seeded`, with the names that the published package gives its options."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from app.engine.synthesizers.axes import Bins
+from app.engine.synthesizers.base import Params
+from app.engine.synthesizers.presets import PresetParams
+
+LONGEST = 6
+_Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Eta = Annotated[float, Field(gt=0, le=1)]
+Bound = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+class FixedThresholds(Params):
+    """Combinations of k items are kept above `values[k - 2]`, k = 2 to R."""
+
+    type: Literal["fixed"]
+    values: tuple[Bound, ...] = Field(description="A count for each length from 2.")
+
+
+class AdaptiveThresholds(Params):
+    """`values[k - 2]` is eta_k: the share of the noise of empty combinations, on both sides of
+    0, that lies beyond the threshold."""
+
+    type: Literal["adaptive"]
+    values: tuple[Eta, ...] = Field(description="eta_k in (0, 1] for each length from 2.")
+
+
+Custom = Annotated[FixedThresholds | AdaptiveThresholds, Field(discriminator="type")]
+Mode = Literal["uncontrolled", "progressive", "balanced", "minimise"]
+
+
+class AggregateSeededParams(PresetParams):
+    preset: Literal["sprint3"] | None = Field(
+        None, description="A named set-up whose fields stand where the request gives none."
+    )
+    columns: tuple[str, ...] | None = Field(None, description="Columns; all if omitted.")
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+    reporting_length: int = Field(
+        3, ge=1, le=LONGEST, description="R: the most items of a combination that is counted."
+    )
+    percentile_percentage: int = Field(
+        99, ge=1, le=100, description="The percentile of combinations per unit that all count."
+    )
+    percentile_epsilon_proportion: float = Field(
+        0.01, gt=0, lt=1, description="Share of the loss for the percentiles."
+    )
+    number_of_records_epsilon_proportion: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the loss for the number of rows (and entities): 0.005, or 0.06 on "
+        "an entity unit, whose rows are counted with more noise.",
+    )
+    sigma_proportions: Literal["long", "short", "balanced"] | tuple[_Positive, ...] = Field(
+        "long",
+        description="Noise of each length before its sensitivity: `long` 1/k, `short` "
+        "1/(R - k + 1), `balanced` 1, or R numbers.",
+    )
+    fabrication_mode: Mode | Custom = Field(
+        "progressive",
+        description="How many empty combinations are kept: eta_k is 1 (`uncontrolled`), 0.1 to 1 "
+        "(`progressive`), 0.55 then 1 (`balanced`), 0.01 (`minimise`), or your own.",
+    )
+    delta: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Keep single items above the published threshold rho_1 at this delta; none "
+        "is needed with a declared domain, and none is spent.",
+    )
+    use_synthetic_counts: bool = Field(
+        False, description="Subtract what is synthesised already from the counts that weigh."
+    )
+    weight_selection_percentile: float = Field(
+        95, gt=0, le=100, description="Of the counts of all combinations that an item adds."
+    )
+    aggregate_counts_scale_factor: float = Field(
+        1.0, gt=0, le=1000, description="All counts are multiplied by this before synthesis."
+    )
+    target_number_of_records: int | None = Field(
+        None, ge=1, le=20_000_000, description="Rows where a request names none."
+    )
+    sensitive_zeros: tuple[str, ...] | None = Field(
+        None,
+        description="Columns whose zeros are values; zeros of the others mean that there is "
+        "nothing. All columns if omitted.",
+    )
+    complete: Literal["required", "all"] = Field(
+        "required",
+        description="Columns whose open places are filled: those that cannot be empty, or all.",
+    )
+
+    presets: ClassVar = {
+        "sprint3": {
+            "columns": (
+                "shift",
+                "company_id",
+                "pickup_community_area",
+                "dropoff_community_area",
+                "payment_type",
+                "fare",
+                "tips",
+                "trip_total",
+                "trip_seconds",
+                "trip_miles",
+            ),
+            "bins": {
+                "fare": [0, *range(10, 100, 10)],
+                "tips": [0, *range(10, 100, 10)],
+                "trip_total": [0, *range(10, 100, 10)],
+                "trip_seconds": list(range(0, 2000, 200)),
+                "trip_miles": [0, *range(10, 100, 10)],
+            },
+        }
+    }
+
+    @model_validator(mode="after")
+    def _one_number_a_length(self) -> AggregateSeededParams:
+        length = self.reporting_length
+        if isinstance(self.sigma_proportions, tuple) and len(self.sigma_proportions) != length:
+            raise ValueError("`sigma_proportions` has one number for each length from 1")
+        custom = self.fabrication_mode
+        if not isinstance(custom, str) and len(custom.values) != length - 1:
+            raise ValueError("`fabrication_mode` has one value for each length from 2")
+        return self
+
+    @property
+    def proportions(self) -> tuple[float, ...]:
+        """p_k, k = 1 to R."""
+        lengths = range(1, self.reporting_length + 1)
+        match self.sigma_proportions:
+            case "long":
+                return tuple(1 / length for length in lengths)
+            case "short":
+                return tuple(1 / (self.reporting_length - length + 1) for length in lengths)
+            case "balanced":
+                return tuple(1.0 for _ in lengths)
+            case given:
+                return given
+
+    @property
+    def etas(self) -> tuple[float, ...] | None:
+        """eta_k, k = 2 to R; None where thresholds are fixed."""
+        lengths = self.reporting_length - 1
+        match self.fabrication_mode:
+            case "uncontrolled":
+                return (1.0,) * lengths
+            case "minimise":
+                return (0.01,) * lengths
+            case "balanced":
+                return (0.55, *(1.0,) * (lengths - 1))[:lengths]
+            case "progressive":
+                return tuple(0.1 + 0.9 * step / max(lengths - 1, 1) for step in range(lengths))
+            case AdaptiveThresholds(values=values):
+                return values
+            case _:
+                return None
