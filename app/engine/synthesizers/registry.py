@@ -22,6 +22,8 @@ GROUP = "halftone.synthesizers"
 DISTRIBUTION = "halftone"
 
 _BUILT_IN = {
+    "archetypes": "app.engine.synthesizers.archetypes:Archetypes",
+    "class_resampling": "app.engine.synthesizers.class_resampling:ClassResampling",
     "histogram": "app.engine.synthesizers.histogram:Histogram",
     "independent": "app.engine.synthesizers.independent:Independent",
     "linked_histograms": "app.engine.synthesizers.linked_histograms:LinkedHistograms",
