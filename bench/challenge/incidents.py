@@ -1,0 +1,98 @@
+"""The Sprint 1 score of `histogram` on Baltimore's incidents of January to July 2019.
+
+Columns made here from the file: `month` of CrimeDate (12), `neighborhood` upper-cased against
+the challenge's 278 names (the rest is `other`), `incident_type` the file's 69 crime codes.
+One person is taken to be one row, as the file has no id.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from app.engine.metrics import sprint1
+from app.engine.privacy.loss import Guarantee
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import CountsModel
+from bench.challenge.fitting import fitted
+from bench.challenge.tables import DATA, codes_of
+
+COLUMNS = ("neighborhood", "month", "incident_type")
+OTHER = "OTHER"
+EPSILONS = (0.5, 1, 2, 10)
+POST_PROCESSING = ("project", "threshold", "clip")
+
+
+def incidents() -> tuple[Schema, dict[str, Any]]:
+    """The dictionary and the codes of the three columns."""
+    file = pd.read_csv(DATA / "incidents/baltimore_2019.csv", dtype=str, keep_default_na=False)
+    parameters = json.loads((DATA / "incidents/parameters-sprint1.json").read_text())
+    names = [each["name"].upper() for each in parameters["schema"]["neighborhood"]]
+    names = list(dict.fromkeys(names))
+    found = file["Neighborhood"].str.strip().str.upper()
+    values = {
+        "neighborhood": found.where(found.isin(names), OTHER).to_numpy(),
+        "month": pd.to_datetime(file["CrimeDate"], format="%m/%d/%Y").dt.month.to_numpy(),
+        "incident_type": file["CrimeCode"].to_numpy(),
+    }
+    schema = Schema.parse(
+        {
+            "fields": [
+                {
+                    "name": "neighborhood",
+                    "type": "string",
+                    "constraints": {"enum": names, "required": True},
+                    "other": OTHER,
+                },
+                {
+                    "name": "month",
+                    "type": "integer",
+                    "constraints": {"minimum": 1, "maximum": 12, "required": True},
+                },
+                {
+                    "name": "incident_type",
+                    "type": "string",
+                    "constraints": {"enum": sorted(set(file["CrimeCode"])), "required": True},
+                },
+            ]
+        }
+    )
+    return schema, {name: codes_of(schema.column(name), values[name]) for name in COLUMNS}
+
+
+def table(runs: int) -> str:
+    """A Markdown table of scores, means over `runs`."""
+    lines = ["| post-processing | epsilon | score | of | seconds |", "|---|---|---|---|---|"]
+    for line in _lines(runs):
+        print(line, file=sys.stderr, flush=True)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(runs: int) -> Iterator[str]:
+    schema, codes = incidents()
+    shape = tuple(schema.column(name).codes for name in COLUMNS)
+    cells = np.ravel_multi_index(tuple(codes[name] for name in COLUMNS), shape)
+    real = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
+    most = shape[0] * shape[1]
+    for post_processing in POST_PROCESSING:
+        for epsilon in EPSILONS:
+            started = time.perf_counter()
+            form = {"columns": list(COLUMNS), "post_processing": post_processing}
+            guarantee = Guarantee(epsilon=round(epsilon * 10**12))
+            scores = []
+            for run in range(runs):
+                model = fitted(
+                    "histogram", form, codes, schema, PrivacyUnit("row"), guarantee, seed=run
+                )
+                assert isinstance(model, CountsModel)
+                scores.append(sprint1(real, model.counts().values))
+            seconds = (time.perf_counter() - started) / runs
+            score = float(np.mean(scores))
+            yield f"| {post_processing} | {epsilon} | {score:.0f} | {most} | {seconds:.0f} |"

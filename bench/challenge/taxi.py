@@ -1,0 +1,177 @@
+"""The Sprint 3 scores of the systems on a table of Chicago taxi trips of two days of 2022.
+
+A variant "as published" has the published split, mechanism and post-processing on the same
+kernel, so that it lacks only the published errors of privacy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.engine.metrics import Sprint3Score, sprint3
+from app.engine.privacy.loss import Guarantee
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import public_use
+from bench.challenge.fitting import Refused, fitted, sampling
+from bench.challenge.tables import ENTITY, TAXI, Trips, Values, sprint3_schema, trips, values_of
+
+DELTA = 25 * 10**12  # 2.5e-5
+EPSILONS = (1, 10)
+PUBLIC = ("public_2022", "public_2019")
+SPRINT3: Mapping[str, Any] = {"preset": "sprint3"}
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A system with its params; `pure` asks for no delta, as published Laplace noise does."""
+
+    system: str
+    variant: str = ""
+    form: Mapping[str, Any] = field(default_factory=dict)
+    pure: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.system}, {self.variant}" if self.variant else self.system
+
+
+PUBLISHED = "as published"
+ENTRANTS = (
+    Entrant("archetypes", "", SPRINT3),
+    Entrant(
+        "archetypes",
+        PUBLISHED,
+        {
+            **SPRINT3,
+            "release": "split",
+            "rows_per_entity": "public_mean",
+            "attributes_per": "row",
+            "post_processing": "clip",
+        },
+    ),
+    Entrant("linked_histograms", "", SPRINT3),
+    Entrant("linked_histograms", "no public prior", {**SPRINT3, "prior": "none"}),
+    Entrant(
+        "linked_histograms",
+        PUBLISHED,
+        {**SPRINT3, "prior": "none", "post_processing": "clip", "noise": "laplace"},
+        pure=True,
+    ),
+    Entrant("class_resampling", "", SPRINT3),
+    Entrant("class_resampling", PUBLISHED, {**SPRINT3, "post_processing": "clip"}, pure=True),
+    Entrant("aggregate_seeded", "", SPRINT3),
+    Entrant(
+        "aggregate_seeded",
+        PUBLISHED,
+        {**SPRINT3, "fabrication_mode": "balanced", "number_of_records_epsilon_proportion": 0.005},
+    ),
+    Entrant("mst"),
+    Entrant(
+        "histogram",
+        "the map by shift",
+        {"columns": ["shift", "pickup_community_area", "dropoff_community_area"]},
+    ),
+    Entrant(
+        "histogram",
+        f"the map by shift, {PUBLISHED}",
+        {
+            "columns": ["shift", "pickup_community_area", "dropoff_community_area"],
+            "post_processing": "clip",
+        },
+        pure=True,
+    ),
+)
+
+
+def table(runs: int, only: Sequence[str] | None) -> str:
+    """A Markdown table of scores, means over `runs`."""
+    lines = [
+        "| system | public rows | epsilon | K | P | H | mean | rows | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for line in _lines(runs, only):
+        print(line, file=sys.stderr, flush=True)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
+    schema = sprint3_schema()
+    real = trips("private_2022", schema)
+    public = {name: trips(name, schema) for name in PUBLIC}
+    if not only:
+        yield from _references(real, public)
+    known = {entry.name for entry in registry.entries()}
+    for entrant in ENTRANTS:
+        if entrant.system not in known or (only and entrant.system not in only):
+            continue
+        uses = public_use(registry.builtin(entrant.system)) != "no"
+        is_public = uses and entrant.form.get("prior") != "none"
+        for name in PUBLIC if is_public else PUBLIC[:1]:
+            shown = name if uses else "none"
+            for epsilon in EPSILONS:
+                yield _line(entrant, real, public[name], shown, epsilon, runs)
+
+
+def _references(real: Trips, public: Mapping[str, Trips]) -> Iterator[str]:
+    rng = np.random.default_rng(0)
+    tables = {
+        "10 % subsample (not private)": real.subsample(0.1, rng),
+        **{f"{name} as it is": trips_.values for name, trips_ in public.items()},
+    }
+    for label, values in tables.items():
+        score = sprint3(real.values, values, np.random.default_rng(0))
+        yield _row(label, "", "", [score], len(values[ENTITY]), None)
+
+
+def _line(entrant: Entrant, real: Trips, public: Trips, shown: str, epsilon: int, runs: int) -> str:
+    guarantee = Guarantee(epsilon=epsilon * 10**12, delta=None if entrant.pure else DELTA)
+    asked = f"{epsilon}, pure" if entrant.pure else str(epsilon)
+    scores, rows = [], 0
+    started = time.perf_counter()
+    try:
+        for run in range(runs):
+            values = _synthetic(entrant, real, public, guarantee, run)
+            rows += len(values[ENTITY])
+            scores.append(sprint3(real.values, values, np.random.default_rng(run)))
+    except Refused as refusal:
+        return f"| {entrant.label} | {shown} | {asked} | refused: {refusal} |||||| "
+    seconds = (time.perf_counter() - started) / runs
+    return _row(entrant.label, shown, asked, scores, rows // runs, seconds)
+
+
+def _synthetic(
+    entrant: Entrant, real: Trips, public: Trips, guarantee: Guarantee, seed: int
+) -> Values:
+    model = fitted(
+        entrant.system,
+        entrant.form,
+        real.codes,
+        real.schema,
+        TAXI,
+        guarantee,
+        entities=real.values[ENTITY],
+        public=public.as_public(),
+        seed=seed,
+    )
+    return values_of(real.schema, model.sample(None, sampling(seed)))
+
+
+def _row(
+    label: str,
+    public: str,
+    epsilon: str,
+    scores: Sequence[Sprint3Score],
+    rows: int,
+    seconds: float | None,
+) -> str:
+    parts = [(s.pairs, s.places, s.taxis, s.mean) for s in scores]
+    shown = " | ".join(f"{value:.0f}" for value in np.mean(parts, axis=0))
+    time_taken = "" if seconds is None else f"{seconds:.0f}"
+    return f"| {label} | {public} | {epsilon} | {shown} | {rows} | {time_taken} |"
