@@ -29,14 +29,25 @@ class MeasurementOut(BaseModel):
     """One noisy table that the release bought."""
 
     columns: list[AxisOut] = Field(description="Its columns; none: a total.")
-    values: list[int] = Field(description="Noisy counts, flat, in C order of `columns`.")
+    values: list[int] = Field(description="Noisy counts or sums, flat, in C order of `columns`.")
     noise: str = Field(description="`discrete gaussian` or `discrete laplace`.")
     scale: float = Field(description="Sigma, or b of Laplace noise, in counts.")
     standard_error: float = Field(description="Standard deviation of each value's noise.")
     sensitivity: Sensitivity = Field(description="What the scale was chosen for.")
     contribution: dict[str, Any] = Field(
         description="How much of each unit counts: a `rule`, with `limit` or `norm` where it"
-        " takes one."
+        " takes one; and what is counted, where that is not cells of `columns`: `function`,"
+        " `sum_of`, or `tuples` of a `length`."
+    )
+    listed: list[dict[str, str]] | None = Field(
+        None,
+        description="Of tuples and discovered keys: the cell of each column that a value is about.",
+    )
+    threshold: int | None = Field(
+        None, description="Of discovered keys: the least noisy count that was kept."
+    )
+    step: float | None = Field(
+        None, description="Of sums: what 1 of `values`, `scale` and `standard_error` stands for."
     )
 
 
@@ -51,7 +62,10 @@ class MechanismOut(BaseModel):
     """One use of noise: what it looked at, how far one unit moves it, what it cost."""
 
     question: int = Field(description="Number of the question that it answered, from 0.")
-    mechanism: str = Field(description="`histogram`, or what selected among candidates.")
+    mechanism: str = Field(
+        description="`histogram`, `clipped sum`, `counts of tuples`, a quantile, key discovery,"
+        " or what selected among candidates."
+    )
     columns: list[list[str]] = Field(description="Columns of each table that it looked at.")
     contributions: list[dict[str, Any]] = Field(description="How much of each unit counted.")
     noise: str = Field(description="Law of the noise.")

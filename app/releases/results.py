@@ -10,8 +10,11 @@ import pyarrow as pa
 from sqlalchemy.orm import Session
 
 from app.engine.privacy.journal import measurements
-from app.engine.privacy.publication import measurement_to_wire, measurements_to_arrow
-from app.engine.privacy.queries import Measurement
+from app.engine.privacy.publication import (
+    Published,
+    measurement_to_wire,
+    measurements_to_arrow,
+)
 from app.engine.schema import Schema
 from app.problems import Conflict, NotReady
 from app.releases import journal, repository
@@ -31,8 +34,8 @@ def certificate(release: ReleaseRow) -> dict[str, Any]:
     return release.certificate
 
 
-def noisy_tables(session: Session, release: ReleaseRow) -> list[Measurement]:
-    """Every noisy histogram that a published release bought."""
+def noisy_tables(session: Session, release: ReleaseRow) -> list[Published]:
+    """Every noisy table that a published release bought."""
     return measurements(journal.read(session, release.id))
 
 
@@ -46,7 +49,7 @@ def check_published(release: ReleaseRow) -> None:
         raise Conflict("What the release published was withdrawn with its dataset.")
 
 
-def as_json(release_id: str, tables: Sequence[Measurement], schema: Schema) -> Iterator[bytes]:
+def as_json(release_id: str, tables: Sequence[Published], schema: Schema) -> Iterator[bytes]:
     """`{"release_id": ..., "measurements": [...]}`, a table at a time."""
     yield f'{{"release_id":{json.dumps(release_id)},"measurements":['.encode()
     for place, table in enumerate(tables):
@@ -55,7 +58,7 @@ def as_json(release_id: str, tables: Sequence[Measurement], schema: Schema) -> I
     yield b"]}"
 
 
-def as_long_form(tables: Sequence[Measurement], schema: Schema, form: Format) -> Iterator[bytes]:
+def as_long_form(tables: Sequence[Published], schema: Schema, form: Format) -> Iterator[bytes]:
     """A row for each noisy cell. In CSV the two lists are written as JSON arrays."""
     table = measurements_to_arrow(tables, schema)
     parts = (table.slice(first, _ROWS_AT_ONCE) for first in range(0, table.num_rows, _ROWS_AT_ONCE))

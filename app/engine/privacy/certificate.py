@@ -10,8 +10,27 @@ from typing import Any, Literal
 
 from app.engine.privacy.journal import Exchange, JournalEntry, exchanges
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Measurement
-from app.engine.privacy.questions import Counted, CountQuestion, Selected, SelectQuestion
+from app.engine.privacy.queries import (
+    Contribution,
+    Count,
+    Discovered,
+    Keys,
+    Measurement,
+    Quantile,
+    Query,
+    Sum,
+    TupleCount,
+    TupleNumber,
+)
+from app.engine.privacy.questions import (
+    Counted,
+    CountQuestion,
+    DiscoverQuestion,
+    Quantiled,
+    QuantileQuestion,
+    Selected,
+    SelectQuestion,
+)
 from app.engine.schema import PrivacyUnit
 
 Assurance = Literal["enforced", "declared"]
@@ -25,7 +44,8 @@ class Mechanism:
     """One use of noise: what it looked at, how far one unit moves it, and what it cost.
 
     `scale` is sigma of a discrete Gaussian, b of a discrete Laplace or, for a selection, the
-    scale of its noise, in counts (of the heaviest candidate).
+    scale of its noise, in counts (of the heaviest candidate), steps of a sum's column, or
+    numbers below a quantile.
     """
 
     question: int
@@ -141,6 +161,20 @@ def contribution_to_wire(contribution: Contribution) -> dict[str, Any]:
     return wire
 
 
+def query_to_wire(query: Query | Keys) -> dict[str, Any]:
+    """The rule of a query, with what it counts where that is not cells of its columns."""
+    wire = contribution_to_wire(query.contribution)
+    match query:
+        case Count() if query.function is not None:
+            wire["function"] = query.function.to_json()["function"]
+            wire["cells"] = query.function.cells
+        case Sum():
+            wire |= {"sum_of": query.value, "low": query.low, "high": query.high}
+        case TupleCount():
+            wire |= {"tuples": len(query.tuples), "length": query.tuples.length}
+    return wire
+
+
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
@@ -155,21 +189,44 @@ def _mechanisms(exchange: Exchange) -> list[Mechanism]:
         return [_histogram(exchange.number, measured, loss) for measured, loss in pairs]
     if isinstance(question, SelectQuestion) and isinstance(answer, Selected):
         return [_selection(exchange.number, question, answer)]
+    if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
+        return [_quantile(exchange, question.query, answer)]
+    if isinstance(question, DiscoverQuestion) and isinstance(answer, Discovered):
+        return [_discovery(exchange, answer)]
     return [_hand_over(exchange)]
 
 
 def _histogram(number: int, measurement: Measurement, loss: PrivacyLoss) -> Mechanism:
     return Mechanism(
         question=number,
-        name="histogram",
-        targets=(measurement.columns,),
-        rules=(contribution_to_wire(measurement.count.contribution),),
+        name=_name(measurement.count),
+        targets=(_columns(measurement.count),),
+        rules=(query_to_wire(measurement.count),),
         noise=f"discrete {measurement.noise}",
         scale=measurement.scale,
         l1_sensitivity=measurement.l1_sensitivity,
         l2_sensitivity=measurement.l2_sensitivity,
         loss=loss,
     )
+
+
+def _name(query: Query) -> str:
+    match query:
+        case Sum():
+            return "clipped sum"
+        case TupleCount():
+            return "counts of tuples"
+    return "histogram" if query.function is None else "histogram of a function"
+
+
+def _columns(query: Query) -> tuple[str, ...]:
+    """The columns that a query looks at."""
+    match query:
+        case Sum():
+            return (*query.columns, query.value)
+        case Count() if query.function is not None:
+            return query.function.columns
+    return query.columns
 
 
 def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mechanism:
@@ -185,6 +242,41 @@ def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mecha
         l1_sensitivity=answer.sensitivity,
         l2_sensitivity=None,
         loss=question.loss,
+    )
+
+
+def _quantile(exchange: Exchange, query: Quantile, answer: Quantiled) -> Mechanism:
+    columns: tuple[str, ...] = ()
+    rule = {"rule": "one", "number": "rows"}
+    match query.of:
+        case str():
+            columns, rule = (query.of,), {"rule": "rows"}
+        case TupleNumber():
+            columns, rule = query.of.tuples.columns, {"rule": "one", "number": "tuples"}
+    return Mechanism(
+        question=exchange.number,
+        name=f"quantile {query.q:g} out of {len(query.grid)} points",
+        targets=(columns,),
+        rules=(rule,),
+        noise=answer.mechanism,
+        scale=answer.scale,
+        l1_sensitivity=answer.sensitivity,
+        l2_sensitivity=None,
+        loss=exchange.loss,
+    )
+
+
+def _discovery(exchange: Exchange, found: Discovered) -> Mechanism:
+    return Mechanism(
+        question=exchange.number,
+        name=f"key discovery with threshold {found.threshold}",
+        targets=(found.query.columns,),
+        rules=(query_to_wire(found.query),),
+        noise="discrete gaussian",
+        scale=found.scale,
+        l1_sensitivity=found.l1_sensitivity,
+        l2_sensitivity=found.l2_sensitivity,
+        loss=exchange.loss,
     )
 
 

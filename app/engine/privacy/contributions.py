@@ -9,7 +9,7 @@ blocks of whole entities.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -18,12 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.privacy.bounding import Bounded, random_keys, rank_within
-from app.engine.privacy.queries import Contribution
-from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, clip_radius
+from app.engine.privacy.bounding import Bounded
+from app.engine.privacy.declared import EntityFunction, FeatureClasses, MixtureMode, RowNumber
+from app.engine.privacy.functions import cells_of_units
+from app.engine.privacy.queries import Contribution, Tuples
+from app.engine.privacy.sensitivity import clip_radius
 from app.engine.privacy.source import CodeSource
+from app.engine.privacy.summands import Summand
+from app.engine.privacy.tuples import count_tuples, listed_items, tuples_held
+from app.engine.privacy.units import EntityCells, blocks_of_units, unit_of_rows
+from app.engine.schema import Schema
+from app.engine.tuple_tree import TupleTree
 
-_BLOCK_ROWS = 2**18
 _DENSE_CELLS = 2**20
 
 Codes = Mapping[str, NDArray[Any]]
@@ -31,34 +37,79 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class ListedTuples:
+    """A public list of tuples, and the tree in which a row's tuples are found."""
+
+    tuples: Tuples
+    groupings: tuple[Grouping, ...]
+    tree: TupleTree = field(compare=False)
+
+    @property
+    def grouped(self) -> dict[str, Grouping]:
+        return dict(zip(self.tuples.columns, self.groupings, strict=True))
+
+    def counts(self, codes: Codes, starts: NDArray[np.int64], limit: int) -> Counts:
+        """How many units hold each tuple, at most `limit` of each unit."""
+        items = listed_items(codes, self.tuples.columns, self.grouped)
+        return count_tuples(self.tree, items, starts, limit)
+
+    def held(self, codes: Codes, starts: NDArray[np.int64]) -> Counts:
+        """How many tuples each unit holds."""
+        items = listed_items(codes, self.tuples.columns, self.grouped)
+        return tuples_held(self.tree, items, starts)
+
+
+@dataclass(frozen=True)
 class Histogram:
-    """What is to be counted: columns with their groupings, and the rule. No columns: one cell."""
+    """What is to be counted: columns with their groupings, and the rule. No columns: one cell.
+
+    `of` is what is counted instead of cells: a number summed in each cell, the tuples that a
+    unit holds (of the columns), or the cells of a function (of its own columns).
+    """
 
     columns: tuple[str, ...]
     groupings: tuple[Grouping, ...]
     contribution: Contribution
+    of: Summand | ListedTuples | EntityFunction | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:  # groupings may be long, and a session looks histograms up often
-        return hash((self.columns, self.groupings, self.contribution))
+        return hash((self.columns, self.groupings, self.contribution, self.of))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(grouping.cells for grouping in self.groupings)
+        match self.of:
+            case None | Summand():
+                return tuple(grouping.cells for grouping in self.groupings)
+            case ListedTuples():
+                return (len(self.of.tuples),)
+            case function:
+                return (function.cells,)
 
     @property
     def cells(self) -> int:
         return prod(self.shape)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        match self.of:
+            case None | ListedTuples():
+                return self.columns
+            case Summand():
+                return (*self.columns, self.of.column)
+            case function:
+                return function.columns
 
 
 class _Cells:
     """Cell numbers of one stretch of rows; a column grouped by one object is looked up once."""
 
     def __init__(self, codes: Codes, rows: int) -> None:
-        self._codes = codes
+        self.codes = codes
         self._rows = rows
         self._known: dict[tuple[str, int], NDArray[np.int64]] = {}
 
@@ -73,7 +124,7 @@ class _Cells:
     def _column(self, name: str, grouping: Grouping) -> NDArray[np.int64]:
         cells = self._known.get((name, id(grouping)))
         if cells is None:
-            cells = grouping.cell_of(self._codes[name])
+            cells = grouping.cell_of(self.codes[name])
             if cells.size and not 0 <= cells.min() <= cells.max() < grouping.cells:
                 raise ValueError(f"a stored code of `{name}` is outside its grouping")
             self._known[name, id(grouping)] = cells
@@ -88,13 +139,10 @@ def exact_histograms(
     `clipped` ones are in steps of the grid, the others in counts.
     """
     totals = [np.zeros(histogram.cells, dtype=np.int64) for histogram in histograms]
-    by_row = [
-        index
-        for index, histogram in enumerate(histograms)
-        if bounded.is_row_unit or histogram.contribution.rule == "rows"
-    ]
-    by_entity = [index for index in range(len(histograms)) if index not in set(by_row)]
-    gathered = _Gathered.empty(source, bounded, [histograms[index] for index in by_entity])
+    pairs = list(zip(totals, histograms, strict=True))
+    by_row = [pair for pair in pairs if _is_by_row(pair[1], bounded)]
+    by_unit = [pair for pair in pairs if not _is_by_row(pair[1], bounded)]
+    gathered = _Gathered.empty(source, bounded, [histogram for _, histogram in by_unit])
     names = _names(source, histograms)
     first = 0
     for chunk in source.chunks(names):
@@ -103,16 +151,26 @@ def exact_histograms(
         first += rows
         if by_row:
             cells = _Cells(*_counted(chunk, rows, place))
-            for index in by_row:
-                _add(totals[index], cells.of(histograms[index]), _row_weight(histograms[index]))
-        if by_entity:
-            assert place is not None
+            for total, histogram in by_row:
+                _add_rows(total, histogram, cells)
+        if place is not None:
             gathered.put(chunk, place)
+            continue
+        for total, histogram in by_unit:  # each row is a unit
+            for begin, end in blocks_of_units(np.arange(rows + 1)):
+                part = {name: codes[begin:end] for name, codes in chunk.items()}
+                _add_units(total, histogram, part, np.arange(end - begin + 1), source.schema)
     if bounded.place is not None and first != len(bounded.place):
         raise ValueError("the source changed while the session was open")
-    for index in by_entity:
-        gathered.add(totals[index], histograms[index])
+    if not bounded.is_row_unit:
+        for total, histogram in by_unit:
+            gathered.add(total, histogram, source.schema)
     return totals
+
+
+def _is_by_row(histogram: Histogram, bounded: Bounded) -> bool:
+    """Whether each row adds to it by itself; on a row unit every rule but a function does."""
+    return histogram.contribution.rule == "rows" or (bounded.is_row_unit and histogram.of is None)
 
 
 def counted_codes(
@@ -137,13 +195,30 @@ def counted_codes(
         gathered.put(chunk, bounded.place[first : first + rows])
         first += rows
     return {name: codes.astype(np.int64) for name, codes in gathered.codes.items()}, (
-        gathered.entity(0, gathered.entities)
+        unit_of_rows(gathered.starts)
     )
+
+
+def counted_units(
+    source: CodeSource, bounded: Bounded, names: Sequence[str]
+) -> Iterator[tuple[Codes, NDArray[np.int64]]]:
+    """The rows that count in blocks of whole units: codes of `names`, and where each unit's
+    rows begin, shape (units + 1,)."""
+    read = tuple(names) or (source.schema.columns[0].name,)
+    if not bounded.is_row_unit:
+        codes, _ = counted_codes(source, bounded, read)
+        assert bounded.starts is not None
+        for first, end in blocks_of_units(bounded.starts):
+            starts = bounded.starts[first : end + 1]
+            yield {name: codes[name][starts[0] : starts[-1]] for name in read}, starts - starts[0]
+        return
+    for chunk in source.chunks(read):
+        yield chunk, np.arange(len(chunk[read[0]]) + 1, dtype=np.int64)
 
 
 def _names(source: CodeSource, histograms: Sequence[Histogram]) -> tuple[str, ...]:
     """Columns to read; a table is never read without one, since its rows must be seen."""
-    named = dict.fromkeys(name for histogram in histograms for name in histogram.columns)
+    named = dict.fromkeys(name for histogram in histograms for name in histogram.reads)
     return tuple(named) or (source.schema.columns[0].name,)
 
 
@@ -152,6 +227,14 @@ def _counted(chunk: Codes, rows: int, place: NDArray[np.int64] | None) -> tuple[
         return chunk, rows
     kept = place >= 0
     return {name: codes[kept] for name, codes in chunk.items()}, int(kept.sum())
+
+
+def _add_rows(totals: Counts, histogram: Histogram, cells: _Cells) -> None:
+    hit = cells.of(histogram)
+    if isinstance(histogram.of, Summand):
+        np.add.at(totals, hit, histogram.of.steps(cells.codes[histogram.of.column]))
+    else:
+        _add(totals, hit, _row_weight(histogram))
 
 
 def _row_weight(histogram: Histogram) -> int:
@@ -190,12 +273,8 @@ class _Gathered:
     def empty(
         cls, source: CodeSource, bounded: Bounded, histograms: Sequence[Histogram]
     ) -> _Gathered:
-        names = dict.fromkeys(name for histogram in histograms for name in histogram.columns)
+        names = dict.fromkeys(name for histogram in histograms for name in histogram.reads)
         return cls.of_columns(source, bounded, tuple(names))
-
-    @property
-    def entities(self) -> int:
-        return len(self.starts) - 1
 
     def put(self, chunk: Codes, place: NDArray[np.int64]) -> None:
         kept = place >= 0
@@ -203,102 +282,37 @@ class _Gathered:
         for name, codes in self.codes.items():
             codes[where] = chunk[name][kept]
 
-    def entity(self, first: int, end: int) -> NDArray[np.int64]:
-        """For each row of entities first..end-1 the entity's number, counted from 0."""
-        sizes = np.diff(self.starts[first : end + 1])
-        return np.repeat(np.arange(end - first, dtype=np.int64), sizes)
-
-    def add(self, totals: Counts, histogram: Histogram) -> None:
-        for first, end in self._blocks():
+    def add(self, totals: Counts, histogram: Histogram, schema: Schema) -> None:
+        for first, end in blocks_of_units(self.starts):
             rows = slice(int(self.starts[first]), int(self.starts[end]))
-            codes = {name: codes[rows] for name, codes in self.codes.items()}
-            cells = _Cells(codes, rows.stop - rows.start).of(histogram)
-            pairs = _EntityCells.of(self.entity(first, end), cells, histogram.cells)
-            pairs.add(totals, histogram.contribution)
-
-    def _blocks(self) -> Iterator[tuple[int, int]]:
-        """Ranges of whole entities with about `_BLOCK_ROWS` rows, or one entity if larger."""
-        first = 0
-        while first < self.entities:
-            limit = self.starts[first] + _BLOCK_ROWS
-            end = max(first + 1, int(np.searchsorted(self.starts, limit, side="right")) - 1)
-            yield first, end
-            first = end
+            codes = {name: self.codes[name][rows] for name in histogram.reads}
+            starts = self.starts[first : end + 1] - rows.start
+            _add_units(totals, histogram, codes, starts, schema)
 
 
-@dataclass(frozen=True)
-class _EntityCells:
-    """Each (entity, cell) that occurs, sorted by entity, with how many rows fall there."""
-
-    entity: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls, entity: NDArray[np.int64], cells: NDArray[np.int64], cell_count: int
-    ) -> _EntityCells:
-        pairs, rows = np.unique(entity * cell_count + cells, return_counts=True)
-        return cls(pairs // cell_count, pairs % cell_count, rows.astype(np.int64))
-
-    def add(self, totals: Counts, contribution: Contribution) -> None:
-        match contribution.rule:
-            case "distinct":
-                assert contribution.limit is not None
-                _add(totals, self.drawn(contribution.limit))
-            case "one":
-                _add(totals, self.most_frequent())
-            case "clipped":
-                assert contribution.norm is not None
-                np.add.at(totals, self.cell, self.clipped(contribution.norm))
-            case "rows":
-                raise ValueError("`rows` is counted row by row")
-
-    def drawn(self, limit: int) -> NDArray[np.int64]:
-        """At most `limit` cells of each entity, uniformly without replacement."""
-        order = _shuffled_within(self.entity)
-        kept = rank_within(self.entity) < limit
-        return self.cell[order[kept]]
-
-    def most_frequent(self) -> NDArray[np.int64]:
-        """The cell of each entity with most rows; ties are broken at random."""
-        if not len(self.entity):
-            return self.cell
-        begins = np.flatnonzero(np.diff(self.entity, prepend=-1))
-        most = np.maximum.reduceat(self.rows, begins)
-        leading = np.flatnonzero(self.rows == most[self.entity])
-        tied = self.entity[leading]
-        drawn: NDArray[np.int64] = leading[_shuffled_within(tied)[rank_within(tied) == 0]]
-        return self.cell[drawn]
-
-    def clipped(self, norm: float) -> NDArray[np.int64]:
-        """Steps of the grid for each pair: each entity's vector scaled down to at most C.
-
-        Scaling is done in floats, rounded towards zero; the norm is then checked in
-        integers, and an entity whose float came out too large loses one step a cell.
-        """
-        radius = clip_radius(norm, LARGEST_CLIPPED)
-        entities = int(self.entity[-1]) + 1 if len(self.entity) else 0
-        steps = self.rows * GRID
-        norms = np.sqrt(self._squares(steps, entities).astype(np.float64))
-        factor = np.minimum(1.0, radius / norms)[self.entity]
-        scaled = np.floor(steps * factor).astype(np.int64)
-        while (excess := self._squares(scaled, entities) > radius**2).any():
-            scaled = np.maximum(scaled - excess[self.entity], 0)
-        return scaled
-
-    def _squares(self, steps: NDArray[np.int64], entities: int) -> NDArray[np.int64]:
-        totals = np.zeros(entities, dtype=np.int64)
-        np.add.at(totals, self.entity, steps * steps)
-        return totals
-
-
-def _shuffled_within(entity: NDArray[np.int64]) -> NDArray[np.int64]:
-    """An order that leaves sorted entities in place and shuffles the elements of each.
-
-    One sort, of 18 bits of entity (a block has no more) above 46 random bits. Two of j
-    elements draw equal bits with probability at most j^2 / 2^47; see `bounding` on ties.
-    """
-    keys = (entity.astype(np.uint64) << np.uint64(46)) | (random_keys(len(entity)) >> np.uint64(18))
-    order: NDArray[np.int64] = np.argsort(keys)
-    return order
+def _add_units(
+    totals: Counts, histogram: Histogram, codes: Codes, starts: NDArray[np.int64], schema: Schema
+) -> None:
+    """Adds what each unit of a block contributes, from its own rows alone."""
+    limit = histogram.contribution.limit
+    if isinstance(histogram.of, ListedTuples):
+        assert limit is not None
+        totals += histogram.of.counts(codes, starts, limit)
+        return
+    entity = unit_of_rows(starts)
+    if isinstance(histogram.of, RowNumber | MixtureMode | FeatureClasses):
+        _add(totals, cells_of_units(histogram.of, codes, entity, schema))
+        return
+    cells = _Cells(codes, len(entity)).of(histogram)
+    pairs = EntityCells.of(entity, cells, histogram.cells)
+    match histogram.contribution.rule:
+        case "distinct":
+            assert limit is not None
+            _add(totals, pairs.drawn(limit))
+        case "one":
+            _add(totals, pairs.most_frequent())
+        case "clipped":
+            assert histogram.contribution.norm is not None
+            np.add.at(totals, pairs.cell, pairs.clipped(histogram.contribution.norm))
+        case "rows":
+            raise ValueError("`rows` is counted row by row")

@@ -8,11 +8,11 @@ cut points and a fixed list of features. What they hold is public, made without 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from app.engine.grouping import Grouping
 
 FeatureKind = Literal["rows", "rows_per", "std_per", "distinct", "top_share", "share_count", "mean"]
 Floats = NDArray[np.float64]
+_KINDS: tuple[FeatureKind, ...] = get_args(FeatureKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +229,17 @@ class FeatureClasses:
 EntityFunction = RowNumber | MixtureMode | FeatureClasses
 
 
-def function_from_json(wire: Mapping[str, Any]) -> EntityFunction:
-    """The function of `to_json`. Raises `ValueError`, `TypeError` or `LookupError`."""
-    fields = dict(wire)
+def function_from_json(
+    wire: Mapping[str, Any], grouping_of: Callable[[Any], Grouping] = Grouping.from_json
+) -> EntityFunction:
+    """The function of `to_json`. Raises `ValueError` for anything else."""
+    try:
+        return _read(dict(wire), grouping_of)
+    except (TypeError, LookupError, OverflowError, AttributeError):
+        raise ValueError("this is no function of a unit's rows") from None
+
+
+def _read(fields: dict[str, Any], grouping_of: Callable[[Any], Grouping]) -> EntityFunction:
     match fields.pop("function"):
         case "row_number":
             return RowNumber(int(fields.pop("most")))
@@ -239,16 +248,15 @@ def function_from_json(wire: Mapping[str, Any]) -> EntityFunction:
             return MixtureMode(columns, **fields)
         case "feature_classes":
             return FeatureClasses(
-                tuple(_feature(each) for each in fields["features"]),
+                tuple(_feature(dict(each), grouping_of) for each in fields["features"]),
                 tuple(tuple(map(float, cuts)) for cuts in fields["cuts"]),
                 tuple(map(int, fields["classes"])),
             )
     raise ValueError("this is no function of a unit's rows")
 
 
-def _feature(wire: Mapping[str, Any]) -> Feature:
-    fields = dict(wire)
+def _feature(fields: dict[str, Any], grouping_of: Callable[[Any], Grouping]) -> Feature:
     grouping = fields.pop("grouping")
-    if fields["kind"] not in FeatureKind.__args__:  # type: ignore[attr-defined]
+    if fields["kind"] not in _KINDS:
         raise ValueError("this is no feature")
-    return Feature(**fields, grouping=None if grouping is None else Grouping.from_json(grouping))
+    return Feature(**fields, grouping=None if grouping is None else grouping_of(grouping))

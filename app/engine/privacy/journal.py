@@ -8,8 +8,14 @@ from typing import Protocol
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_answer, decode_question
-from app.engine.privacy.queries import Measurement
-from app.engine.privacy.questions import Counted, Question, Selected, TrustedQuestion
+from app.engine.privacy.queries import Discovered, Measurement
+from app.engine.privacy.questions import (
+    Counted,
+    HandedOver,
+    Kept,
+    Question,
+    TrustedQuestion,
+)
 from app.engine.privacy.wire import unpack
 
 
@@ -53,7 +59,7 @@ class Exchange:
 
     number: int
     question: Question
-    answer: Counted | Selected | None
+    answer: Kept | None
     loss: PrivacyLoss
 
 
@@ -65,15 +71,17 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
             yield Exchange(entry.number, question, None, entry.loss)
             continue
         answer = decode_answer(question, unpack(entry.answer))
-        assert isinstance(answer, Counted | Selected)
+        assert not isinstance(answer, HandedOver)
         yield Exchange(entry.number, question, answer, entry.loss)
 
 
-def measurements(entries: Sequence[JournalEntry]) -> list[Measurement]:
-    """Every noisy histogram of a journal, in the order measured."""
-    return [
-        measurement
-        for exchange in exchanges(entries)
-        if isinstance(exchange.answer, Counted)
-        for measurement in exchange.answer.measurements
-    ]
+def measurements(entries: Sequence[JournalEntry]) -> list[Measurement | Discovered]:
+    """Every noisy table of a journal, in the order measured."""
+    tables: list[Measurement | Discovered] = []
+    for exchange in exchanges(entries):
+        match exchange.answer:
+            case Counted():
+                tables += exchange.answer.measurements
+            case Discovered():
+                tables.append(exchange.answer)
+    return tables

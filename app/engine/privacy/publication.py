@@ -7,32 +7,58 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from app.engine.grouping import Grouping
-from app.engine.privacy.certificate import contribution_to_wire
-from app.engine.privacy.queries import Measurement
+from app.engine.privacy.certificate import query_to_wire
+from app.engine.privacy.queries import (
+    Count,
+    Discovered,
+    Keys,
+    Measurement,
+    Query,
+    Sum,
+    TupleCount,
+    Tuples,
+)
 from app.engine.schema import Schema
 
+Published = Measurement | Discovered
+Texts = NDArray[np.object_]
 
-def measurement_to_wire(measurement: Measurement, schema: Schema) -> dict[str, Any]:
-    """One noisy histogram as JSON: `values` is flat, in C order of `columns`."""
-    return {
-        "columns": [
-            {"name": name, "cells": labels}
-            for name, labels in zip(measurement.columns, _labels(measurement, schema), strict=True)
-        ],
+
+def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any]:
+    """One noisy table as JSON: `values` is flat, in C order of `columns`.
+
+    Tuples and discovered keys are no product of columns: they have no `columns`, and each
+    entry of `listed` tells the cell of each column that its value is about.
+    """
+    query = _query(measurement)
+    is_listed = isinstance(query, Keys | TupleCount)
+    axes = [] if is_listed else _axes(query, schema)
+    wire = {
+        "columns": [{"name": name, "cells": labels} for name, labels in axes],
         "values": measurement.values.reshape(-1).tolist(),
-        "noise": f"discrete {measurement.noise}",
+        "noise": f"discrete {_noise(measurement)}",
         "scale": measurement.scale,
         "standard_error": measurement.standard_error,
         "sensitivity": {"l1": measurement.l1_sensitivity, "l2": measurement.l2_sensitivity},
-        "contribution": contribution_to_wire(measurement.count.contribution),
+        "contribution": query_to_wire(query),
     }
+    if is_listed:
+        names, cells = _places(measurement, schema)
+        pairs = zip(names.tolist(), cells.tolist(), strict=True)
+        wire["listed"] = [dict(zip(*pair, strict=True)) for pair in pairs]
+    if isinstance(measurement, Discovered):
+        wire["threshold"] = measurement.threshold
+    elif isinstance(query, Sum):
+        wire["step"] = measurement.step
+    return wire
 
 
-def measurements_to_arrow(measurements: Sequence[Measurement], schema: Schema) -> pa.Table:
+def measurements_to_arrow(measurements: Sequence[Published], schema: Schema) -> pa.Table:
     """A row for each noisy cell: `measurement` (number), `columns` and `cell` (lists of text),
-    `value` (int64), `standard_error`, `scale`, `noise` and `rule`."""
+    `value` (int64, in `step`s), `standard_error`, `scale`, `noise`, `rule`, and of a sum the
+    column `sum_of` and the value of a `step`."""
     empty = pa.table({field.name: pa.array([], field.type) for field in _LONG_FORM}, _LONG_FORM)
     parts = [_long_form(number, each, schema) for number, each in enumerate(measurements)]
     return pa.concat_tables([empty, *parts])
@@ -48,43 +74,79 @@ _LONG_FORM = pa.schema(
         pa.field("scale", pa.float64()),
         pa.field("noise", pa.string()),
         pa.field("rule", pa.string()),
+        pa.field("sum_of", pa.string()),
+        pa.field("step", pa.float64()),
     ]
 )
 
 
-def _long_form(number: int, measurement: Measurement, schema: Schema) -> pa.Table:
+def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
     cells = measurement.values.size
-    columns = list(measurement.columns)
+    query = _query(measurement)
+    names, labels = _places(measurement, schema)
+    step = measurement.step if isinstance(measurement, Measurement) else 1.0
+    sum_of = query.value if isinstance(query, Sum) else None
     return pa.table(
         [
             pa.array(np.full(cells, number)),
-            _lists(np.tile(np.array(columns, dtype=object), cells), len(columns), cells),
-            _cells(measurement, schema),
+            _lists(names),
+            _lists(labels),
             pa.array(measurement.values.reshape(-1)),
             pa.array(np.full(cells, measurement.standard_error)),
             pa.array(np.full(cells, measurement.scale)),
-            pa.repeat(f"discrete {measurement.noise}", cells),
-            pa.repeat(measurement.count.contribution.rule, cells),
+            pa.repeat(f"discrete {_noise(measurement)}", cells),
+            pa.repeat(query.contribution.rule, cells),
+            pa.repeat(pa.scalar(sum_of, pa.string()), cells),
+            pa.array(np.full(cells, step)),
         ],
         schema=_LONG_FORM,
     )
 
 
-def _cells(measurement: Measurement, schema: Schema) -> pa.Array:
-    """The labels of each cell, one for each column, in C order."""
-    cells = measurement.values.size
-    places = np.indices(measurement.shape).reshape(len(measurement.shape), cells)
-    texts = np.empty((cells, len(measurement.shape)), dtype=object)
-    for axis, labels in enumerate(_labels(measurement, schema)):
-        texts[:, axis] = np.array(labels, dtype=object)[places[axis]]
-    return _lists(texts.reshape(-1), len(measurement.shape), cells)
+def _query(measurement: Published) -> Query | Keys:
+    return measurement.query if isinstance(measurement, Discovered) else measurement.count
 
 
-def _lists(texts: Any, width: int, cells: int) -> pa.Array:
+def _noise(measurement: Published) -> str:
+    return "gaussian" if isinstance(measurement, Discovered) else measurement.noise
+
+
+def _places(measurement: Published, schema: Schema) -> tuple[Texts, Texts]:
+    """For each value the columns that it is about and its cells there, both (values, width)."""
+    if isinstance(measurement, Discovered):
+        return _picked(measurement.keys, _axes(measurement.query, schema))
+    if isinstance(measurement.count, TupleCount):
+        return _of_tuples(measurement.count.tuples, schema)
+    shape = measurement.shape
+    places = np.indices(shape).reshape(len(shape), measurement.values.size).T
+    return _picked(places, _axes(measurement.count, schema))
+
+
+def _picked(
+    places: NDArray[np.int64], axes: Sequence[tuple[str, list[str]]]
+) -> tuple[Texts, Texts]:
+    names = np.tile(np.array([name for name, _ in axes], dtype=object), (len(places), 1))
+    cells = np.empty(places.shape, dtype=object)
+    for axis, (_, labels) in enumerate(axes):
+        cells[:, axis] = np.array(labels, dtype=object)[places[:, axis]]
+    return names, cells
+
+
+def _of_tuples(tuples: Tuples, schema: Schema) -> tuple[Texts, Texts]:
+    axes = _axes(tuples, schema)
+    names = [name for name, labels in axes for _ in labels]
+    cells = [label for _, labels in axes for label in labels]
+    return np.array(names, dtype=object)[tuples.items], np.array(cells, dtype=object)[tuples.items]
+
+
+def _axes(query: Query | Keys | Tuples, schema: Schema) -> list[tuple[str, list[str]]]:
+    """Each column, or the function, with the labels of its cells."""
+    if isinstance(query, Count) and query.function is not None:
+        return [(query.function.to_json()["function"], list(query.function.labels))]
+    return [(name, schema.column(name).labels(query.groupings.get(name))) for name in query.columns]
+
+
+def _lists(texts: Texts) -> pa.Array:
+    cells, width = texts.shape
     offsets = pa.array(np.arange(cells + 1, dtype=np.int32) * width, pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(texts, pa.string()))
-
-
-def _labels(measurement: Measurement, schema: Schema) -> list[list[str]]:
-    groupings: dict[str, Grouping] = dict(measurement.count.groupings)
-    return [schema.column(name).labels(groupings.get(name)) for name in measurement.columns]
+    return pa.ListArray.from_arrays(offsets, pa.array(texts.reshape(-1), pa.string()))

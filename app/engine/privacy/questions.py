@@ -11,18 +11,27 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count, Measurement, QuestionRefused
+from app.engine.privacy.queries import (
+    Candidate,
+    Discovered,
+    Keys,
+    Measurement,
+    Quantile,
+    Query,
+    QuestionRefused,
+)
 from app.engine.synthesizers.base import Table
 
 MOST_QUERIES = 2**16
+MOST_GRID = 2**20
 Mechanism = Literal["gumbel", "permute-and-flip"]
 
 
 @dataclass(frozen=True, slots=True)
 class CountQuestion:
-    """Noisy histograms; `loss` is divided among them by `shares`, equally if None."""
+    """Noisy histograms and sums; `loss` is divided among them by `shares`, equally if None."""
 
-    queries: tuple[Count, ...]
+    queries: tuple[Query, ...]
     loss: PrivacyLoss
     shares: tuple[float, ...] | None = None
 
@@ -72,13 +81,37 @@ class SelectQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantileQuestion:
+    """One noisy quantile."""
+
+    query: Quantile
+    loss: PrivacyLoss
+
+    def __post_init__(self) -> None:
+        if len(self.query.grid) > MOST_GRID:
+            raise QuestionRefused(f"the grid of a quantile has at most {MOST_GRID} points")
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverQuestion:
+    """Discovery of keys; `loss` has the rho of their counts and a delta for the threshold."""
+
+    query: Keys
+    loss: PrivacyLoss
+
+    def __post_init__(self) -> None:
+        if self.loss.kind != "zcdp" or not 0 < self.loss.delta < 10**18:
+            raise QuestionRefused("key discovery needs a session in rho and some of its delta")
+
+
+@dataclass(frozen=True, slots=True)
 class TrustedQuestion:
     """The bounded table itself, for a synthesizer that the admin has declared."""
 
     loss: PrivacyLoss
 
 
-Question = CountQuestion | SelectQuestion | TrustedQuestion
+Question = CountQuestion | SelectQuestion | QuantileQuestion | DiscoverQuestion | TrustedQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +133,22 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantiled:
+    """The point of the grid that was drawn; scale and sensitivity in numbers below it."""
+
+    value: float
+    mechanism: Mechanism
+    scale: float
+    sensitivity: float
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOver:
     """The bounded table of a trusted call: private, never journaled, never published."""
 
     table: Table
 
 
-Answer = Counted | Selected | HandedOver
+Kept = Counted | Selected | Quantiled | Discovered
+"""Answers that a journal keeps."""
+Answer = Kept | HandedOver

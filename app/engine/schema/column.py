@@ -125,6 +125,11 @@ class Column:
         return isinstance(self.scale, Linear)
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether its values have places on a number line: all but text do."""
+        return self.type != "string"
+
+    @property
     def _most_cells(self) -> int:
         """No fewer than the cells of `grouping`, told without making it."""
         if self.bins is None:

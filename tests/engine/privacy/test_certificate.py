@@ -134,6 +134,8 @@ def test_measurements_in_long_form_name_every_cell() -> None:
         "scale": 2.0,
         "noise": "discrete gaussian",
         "rule": "rows",
+        "sum_of": None,
+        "step": 1.0,
     }
 
 

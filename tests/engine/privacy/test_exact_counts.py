@@ -14,7 +14,6 @@ from privacy_tables import schema, table
 from app.engine.privacy.bounding import bound_rows, rank_within
 from app.engine.privacy.contributions import (
     Histogram,
-    _EntityCells,
     counted_codes,
     exact_histograms,
 )
@@ -23,6 +22,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED, clip_radius
 from app.engine.privacy.source import ArraySource
+from app.engine.privacy.units import EntityCells
 from app.engine.schema import PrivacyUnit
 
 SIZES = {"a": 3, "b": 4}
@@ -88,7 +88,7 @@ def test_clipped_vectors_are_within_the_norm_in_integers(rows: list[int], norm: 
     radius = clip_radius(norm, LARGEST_CLIPPED)
     counts = np.array(rows, dtype=np.int64)
     entity = np.zeros(len(rows), dtype=np.int64)
-    clipped = _EntityCells(entity, np.arange(len(rows)), counts).clipped(norm)
+    clipped = EntityCells(entity, np.arange(len(rows)), counts).clipped(norm)
     exact = [float(steps) for steps in counts * 1024]
     length = sum(value**2 for value in exact) ** 0.5
     assert sum(int(value) ** 2 for value in clipped) <= radius**2
@@ -100,7 +100,7 @@ def test_clipped_vectors_are_within_the_norm_in_integers(rows: list[int], norm: 
 def test_a_float_that_rounds_up_loses_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "floor", np.ceil)  # the worst that rounding could do
     counts = np.array([1, 2, 2], dtype=np.int64)
-    pairs = _EntityCells(np.array([0, 0, 0]), np.arange(3), counts)
+    pairs = EntityCells(np.array([0, 0, 0]), np.arange(3), counts)
     clipped = pairs.clipped(1.0001)
     assert sum(int(value) ** 2 for value in clipped) <= clip_radius(1.0001, 9) ** 2
 
@@ -115,7 +115,7 @@ def test_wide_tables_are_counted_sparsely() -> None:
 
 
 def test_entities_larger_than_a_block_are_counted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.engine.privacy.contributions._BLOCK_ROWS", 4)
+    monkeypatch.setattr("app.engine.privacy.units._BLOCK_ROWS", 4)
     rows = [(place % 3, 0) for place in range(30)]
     source = table(SIZES, rows, [1] * 9 + [2] * 3 + [3] * 2 + [4] * 16, max_rows=50)
     bounded = bound_rows(source)
@@ -145,8 +145,8 @@ def test_ranks_start_again_with_each_group() -> None:
 
 
 def test_exact_histograms_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.engine.privacy.kernel._CELLS_AT_ONCE", 8)
-    monkeypatch.setattr("app.engine.privacy.kernel._CACHED_CELLS", 8)
+    monkeypatch.setattr("app.engine.privacy.exact._CELLS_AT_ONCE", 8)
+    monkeypatch.setattr("app.engine.privacy.exact._CACHED_CELLS", 8)
     passes = []
 
     class Watched(ArraySource):
@@ -156,7 +156,7 @@ def test_exact_histograms_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch
 
     codes = {"a": np.array([0, 2]), "b": np.array([3, 3])}
     kernel = Kernel(Watched(schema(**SIZES), PrivacyUnit("row"), codes), PrivacyLoss.pure(1))
-    a, b, ab = (kernel._resolved([Count(columns)])[0] for columns in (("a",), ("b",), ("a", "b")))
+    a, b, ab = kernel._planner.resolved([Count(("a",)), Count(("b",)), Count(("a", "b"))])
     asked = [values.tolist() for values in kernel._exact.each([a, b, ab, a])]
     assert asked[0] == asked[3] == [1, 0, 1]
     assert asked[1] == [0, 0, 0, 2]

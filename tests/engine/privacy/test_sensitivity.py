@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from privacy_tables import table
 
-from app.engine.privacy import bounding, contributions
+from app.engine.privacy import bounding, tuples, units
 from app.engine.privacy.bounding import bound_rows
 from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.queries import Candidate, Contribution, Count
@@ -48,7 +48,7 @@ def coupled_draws(seed: int) -> Iterator[None]:
     """Makes every stream of keys begin alike."""
     keys = np.random.default_rng(seed).integers(0, 2**63, 1000).astype(np.uint64)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (bounding, contributions):
+        for module in (bounding, units, tuples):
             patch.setattr(module, "random_keys", lambda count: keys[:count])
         yield
 

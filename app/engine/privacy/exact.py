@@ -1,0 +1,73 @@
+"""The exact histograms of one session, over rows that are drawn once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.bounding import Bounded, bound_rows
+from app.engine.privacy.contributions import Histogram, exact_histograms
+from app.engine.privacy.source import CodeSource
+
+_CELLS_AT_ONCE = 2**25
+_CACHED_CELLS = 2**25
+
+
+class ExactHistograms:
+    """Exact histograms of the session, computed in few passes and kept for a while.
+
+    A rule that draws at random (`distinct`, `one`) keeps its draw as long as its histogram is
+    kept; drawing anew is just as private, since the sensitivity holds for every draw.
+    """
+
+    def __init__(self, source: CodeSource) -> None:
+        self._source = source
+        self._bounded: Bounded | None = None
+        self._kept: OrderedDict[Histogram, NDArray[np.int64]] = OrderedDict()
+        self._kept_cells = 0
+
+    @property
+    def bounded(self) -> Bounded:
+        """The rows that count, drawn when first needed and never again."""
+        if self._bounded is None:
+            self._bounded = bound_rows(self._source)
+        return self._bounded
+
+    def each(self, histograms: Sequence[Histogram]) -> Iterator[NDArray[np.int64]]:
+        """Flat histograms in the order asked; no more than a bounded number is held at once."""
+        for group in _groups(histograms, lambda histogram: histogram.cells):
+            missing = [each for each in dict.fromkeys(group) if each not in self._kept]
+            found = {each: self._kept[each] for each in group if each in self._kept}
+            if missing:
+                computed = exact_histograms(self._source, self.bounded, missing)
+                found.update(zip(missing, computed, strict=True))
+            for histogram in group:
+                self._keep(histogram, found[histogram])
+                yield found[histogram]
+
+    def _keep(self, histogram: Histogram, values: NDArray[np.int64]) -> None:
+        if histogram not in self._kept:
+            self._kept_cells += histogram.cells
+        self._kept[histogram] = values
+        self._kept.move_to_end(histogram)
+        while self._kept_cells > _CACHED_CELLS:
+            oldest, _ = self._kept.popitem(last=False)
+            self._kept_cells -= oldest.cells
+
+
+def _groups(
+    histograms: Sequence[Histogram], size: Callable[[Histogram], int]
+) -> Iterator[list[Histogram]]:
+    group: list[Histogram] = []
+    cells = 0
+    for histogram in histograms:
+        if group and cells + size(histogram) > _CELLS_AT_ONCE:
+            yield group
+            group, cells = [], 0
+        group.append(histogram)
+        cells += size(histogram)
+    if group:
+        yield group
