@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -91,8 +91,7 @@ def _lines(runs: int) -> Iterator[str]:
                 model = fitted(
                     "histogram", form, codes, schema, PrivacyUnit("row"), guarantee, seed=run
                 )
-                assert isinstance(model, CountsModel)
-                scores.append(sprint1(real, model.counts().values))
+                scores.append(sprint1(real, cast(CountsModel, model).counts().values))
             seconds = (time.perf_counter() - started) / runs
             score = float(np.mean(scores))
             yield f"| {post_processing} | {epsilon} | {score:.0f} | {most} | {seconds:.0f} |"
