@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from app.engine.synthesizers.base import Table
 from app.engine.synthesizers.conditionals import Link, draw_chain, taken_in_turn
 from app.engine.synthesizers.public import PublicRows
 
+AttributesPer = Literal["entity", "row"]
 RowsPerEntity = Literal["public", "public_mean", "bought"]
 
 
@@ -101,12 +102,31 @@ class ArchetypesModel:
     archetype: NDArray[np.int64]
     archetype_shares: NDArray[np.float64]
     attribute_shares: Mapping[str, NDArray[np.float64]]
-    attributes_per: Literal["entity", "row"]
+    attributes_per: AttributesPer
     rows_rule: RowsPerEntity
     bought: NDArray[np.float64] | None
     entities: int
     most_rows: int
     unit: PrivacyUnit
+
+    def __post_init__(self) -> None:
+        drawn = {*self.core, *self.attribute_shares}
+        for link in self.links:
+            if not drawn.issuperset(name for level in link.levels for name in level):
+                raise ValueError("a column is drawn given those before it")
+            drawn.add(link.column)
+        learnt = {*self.core, *(link.column for link in self.links)}
+        given = {name for link in self.links for level in link.levels for name in level}
+        if not given | self.attribute_shares.keys() <= self.axes.groupings.keys():
+            raise ValueError("what is counted or given has a grouping")
+        if not learnt <= self.public.codes.keys() or learnt & self.attribute_shares.keys():
+            raise ValueError("a column is either an attribute or learnt from public rows")
+        if self.attributes_per not in get_args(AttributesPer):
+            raise ValueError("attributes belong to an entity or a row")
+        if self.rows_rule not in get_args(RowsPerEntity):
+            raise ValueError("rows of an entity are public or bought")
+        if (self.bought is not None) != (self.rows_rule == "bought"):
+            raise ValueError("row numbers are bought for their own rule, and for no other")
 
     @cached_property
     def _row_numbers(self) -> RowNumbers:
@@ -257,7 +277,10 @@ class _Stored:
             name: self._numbers(f"column{i}", rows, self.schema.column(name).codes)
             for i, name in enumerate(self.header["columns"])
         }
-        return PublicRows(codes, self._numbers("entity", rows, entities), entities)
+        entity = self._numbers("entity", rows, entities)
+        if not np.bincount(entity, minlength=entities).all():
+            raise ModelFormatError("the stored model has a public entity without rows")
+        return PublicRows(codes, entity, entities)
 
     def _number(self, name: str, least: int = 0) -> int:
         return number(self.header, name, least=least)

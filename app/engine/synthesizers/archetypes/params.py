@@ -13,6 +13,7 @@ from app.engine.privacy.declared import MixtureMode, RowNumber
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.schema import Column, PrivacyUnit, Schema
+from app.engine.synthesizers.archetypes.model import AttributesPer, RowsPerEntity
 from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import Params, Problem
 from app.engine.synthesizers.conditionals import Link, links
@@ -22,6 +23,7 @@ PUBLISHED_SPLIT = (0.1, 0.9)
 """Shares of epsilon for the archetypes and the companies (GooseDP 2021)."""
 
 MOST_BOUGHT_ROWS = 10_000
+_MOST_ROWS_OF_SPRINT3 = 200
 
 Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
@@ -68,7 +70,7 @@ class ArchetypesParams(PresetParams):
     attributes: tuple[str, ...] = Field(
         (), description="Columns that belong to the entity, each counted privately."
     )
-    attributes_per: Literal["entity", "row"] = Field(
+    attributes_per: AttributesPer = Field(
         "entity", description="Draw an attribute once for each entity, or for each row."
     )
     conditionals: tuple[ConditionalForm, ...] | None = Field(
@@ -89,7 +91,7 @@ class ArchetypesParams(PresetParams):
         description="Added to the variances of each archetype's rows, in squared standard "
         "deviations of the public column, so that no value is too far from all but one.",
     )
-    rows_per_entity: Literal["public", "public_mean", "bought"] = Field(
+    rows_per_entity: RowsPerEntity = Field(
         "public",
         description="`public`: drawn from public entities of the archetype; `public_mean`: their "
         "mean; `bought`: drawn from a private histogram.",
@@ -187,12 +189,16 @@ class Design:
         return self._axes[0]
 
     @property
+    def rows_rule(self) -> RowsPerEntity:
+        """On a row unit there is nothing to buy: a unit has one row."""
+        return self.params.rows_per_entity if self.unit.kind == "entity" else "public"
+
+    @property
     def row_cells(self) -> int | None:
         """Cells of the bought histogram of rows per entity, None if none is bought."""
-        if self.params.rows_per_entity != "bought" or self.unit.kind == "row":
+        if self.rows_rule != "bought":
             return None
-        most = min(self.params.most_bought_rows or 200, self.unit.max_rows)
-        return max(1, most)
+        return min(self.params.most_bought_rows or _MOST_ROWS_OF_SPRINT3, self.unit.max_rows)
 
     def questions(self, function: MixtureMode) -> tuple[Count, ...]:
         """Archetypes, each attribute, and the bought rows: each counts a unit once."""
@@ -237,7 +243,7 @@ class Design:
         ]
         if found:
             return tuple(found)
-        return (*(self._axes[1] if self.axes.names else ()), *self._unsplit())
+        return self._axes[1] or tuple(self._unsplit())
 
     def _unknown(self) -> Iterator[Problem]:
         fields: dict[str, Sequence[str]] = {

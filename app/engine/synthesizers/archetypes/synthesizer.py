@@ -123,7 +123,7 @@ class Archetypes:
             archetype_shares=shares[0],
             attribute_shares=attributes,
             attributes_per=params.attributes_per,
-            rows_rule=params.rows_per_entity,
+            rows_rule=design.rows_rule,
             bought=None if bought is None else _shares(bought, entities, params.post_processing),
             entities=entities,
             most_rows=params.most_rows,
