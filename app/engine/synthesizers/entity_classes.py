@@ -22,7 +22,7 @@ from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.schema.values import from_wire
 from app.engine.synthesizers.base import Params, Problem
 
-MOST_INTERVALS = 100_000
+MOST_INTERVALS = 20_000
 """Combinations of cut features; each has a place in the table that the kernel is handed."""
 
 Cut = Annotated[float, Field(allow_inf_nan=False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,15 +39,17 @@ class EntityPool:
     def sizes(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 
-    def members(self, paths: tuple[Path, ...], number: int) -> NDArray[np.int64]:
-        """Entities of a class; where it has none, of its nearest parent that has some."""
-        path = paths[number]
-        for length in range(len(path), -1, -1):
-            alike = [other[:length] == path[:length] for other in paths]
-            found = np.flatnonzero(np.array(alike)[self.classes])
-            if found.size:
-                return found
-        raise ValueError("a pool has an entity at least")
+    def of_classes(self, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], ...]:
+        """Entities of each class; where it has none, of its nearest parent that has some."""
+        alike: dict[Path, list[int]] = {}
+        for number in np.unique(self.classes):
+            for length in range(len(paths[number]) + 1):
+                alike.setdefault(paths[number][:length], []).append(number)
+        members = {
+            prefix: np.flatnonzero(np.isin(self.classes, numbers))
+            for prefix, numbers in alike.items()
+        }
+        return tuple(members[_nearest(path, members)] for path in paths)
 
     def rows_of(self, entities: NDArray[np.int64]) -> NDArray[np.int64]:
         """Row numbers of `entities` in order, each entity as often as it is listed."""
@@ -55,6 +57,13 @@ class EntityPool:
         ends = np.cumsum(sizes)
         first = np.repeat(self.starts[entities] - (ends - sizes), sizes)
         return first + np.arange(int(sizes.sum()), dtype=np.int64)
+
+
+def _nearest(path: Path, known: Collection[Path]) -> Path:
+    """The longest beginning of a path that is known; the empty one is."""
+    while path not in known:
+        path = path[:-1]
+    return path
 
 
 class Draw:
@@ -111,12 +120,15 @@ class ClassResamplingModel:
     @cached_property
     def pools(self) -> tuple[NDArray[np.int64], ...]:
         """The public entities that each class is drawn from, none of them empty."""
-        return tuple(self.pool.members(self.paths, number) for number in range(len(self.paths)))
+        return self.pool.of_classes(self.paths)
 
     @property
     def mean_rows(self) -> NDArray[np.float64]:
         """Rows of an entity drawn for each class, shape (classes,)."""
-        return np.array([self.pool.sizes[members].mean() for members in self.pools])
+        sizes = self.pool.sizes
+        distinct = {id(members): members for members in self.pools}
+        means = {key: float(sizes[members].mean()) for key, members in distinct.items()}
+        return np.array([means[id(members)] for members in self.pools])
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Entities of each class as counted, or in these shares as many as fill `rows` rows.
@@ -160,8 +172,8 @@ class _Drawing:
 
     def of_classes(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         drawn = [
-            self._draw.from_pool(pool, int(count))
-            for pool, count in zip(self._model.pools, counts, strict=True)
+            self._draw.from_pool(self._model.pools[number], int(counts[number]))
+            for number in np.flatnonzero(counts)
         ]
         return np.concatenate([np.arange(0), *drawn])
 
