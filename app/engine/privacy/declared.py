@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
+from app.engine.privacy.class_labels import class_labels
 
 FeatureKind = Literal["rows", "rows_per", "std_per", "distinct", "top_share", "share_count", "mean"]
 Floats = NDArray[np.float64]
@@ -215,7 +216,7 @@ class FeatureClasses:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(f"class {number}" for number in range(self.cells))
+        return class_labels([each.label for each in self.features], self.cuts, self.classes)
 
     def to_json(self) -> dict[str, Any]:
         return {
