@@ -471,3 +471,48 @@ def test_the_forecast_tells_cells_and_the_noise_in_one() -> None:
     found = check(groups=[{"columns": ["zone", "to"]}, {"columns": ["tip"]}], samples=4)
     assert found.cells == 1 + 8 + 16 + 21
     assert found.expected_error == pytest.approx(math.sqrt(4 + 4 + 2) / math.sqrt(2))
+
+
+# Discovered cells
+
+
+FOUND = {
+    "groups": [
+        {"columns": ["zone", "to", "firm", "seconds", "fare", "tip"], "cells": "discovered"},
+        {"columns": ["sum"]},
+    ]
+}
+
+
+def discover(loss: PrivacyLoss) -> LinkedHistogramsModel:
+    rows = codes(400)
+    for name in ("zone", "to", "firm", "seconds", "fare", "tip"):
+        rows[name] = rows[name] * 0 + (np.arange(400) % 2)
+    session = session_on(trips(), rows, loss, CAB, np.arange(400) % 100)
+    form = params(**FOUND)
+    model = LinkedHistograms().fit(session, form, None, 0, quiet)
+    assert session.remaining.amount <= 3
+    assert session.remaining.delta <= 1
+    return LinkedHistograms().load(trips(), CAB, model.dump())
+
+
+def test_a_domain_too_large_to_count_is_drawn_from_what_many_entities_have() -> None:
+    table = discover(PrivacyLoss.zcdp(10**13, 10**12)).sample(None, generator(0))
+    firsts = np.stack([table.codes[name] for name in FOUND["groups"][0]["columns"]])
+    assert (firsts == firsts[0]).all()
+    assert 0.3 < firsts[0].mean() < 0.7
+
+
+def test_where_nothing_is_frequent_enough_any_cell_will_do() -> None:
+    table = discover(PrivacyLoss.zcdp(10**6, 10**6)).sample(10, generator(0))
+    assert table.rows == 10
+
+
+def test_discovery_sets_half_of_delta_aside_and_needs_one() -> None:
+    synthesizer = LinkedHistograms()
+    assert synthesizer.delta_share(params(**FOUND)) == 0.5
+    assert synthesizer.delta_share(params()) == 0
+    assert pointers(check(LAPLACE, **FOUND)) == ["/guarantee"]
+    found = check(PrivacyLoss.zcdp(10**12, 10**12), **FOUND)
+    assert not found.problems
+    assert found.cells == 1 + 8 + 61, "only what is counted cell by cell"

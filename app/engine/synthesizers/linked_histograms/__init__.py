@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Measurement
+from app.engine.privacy.queries import Contribution, Discovered, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import (
     Limits,
@@ -20,6 +20,7 @@ from app.engine.synthesizers.base import (
     PublicFacts,
     PublicTable,
     Session,
+    generator,
 )
 from app.engine.synthesizers.contribution import expected_error, noise_problems
 from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
@@ -45,6 +46,9 @@ from app.engine.synthesizers.linked_histograms.weights import (
     smoothed,
 )
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+
+MOST_NUMBERED = 2**62
+"""Cells of a group that is discovered are numbered in 64 bits."""
 
 _BYTES_PER_CELL = 120
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
@@ -77,6 +81,7 @@ class LinkedHistograms:
             problems += public_problems(
                 schema, unit, public, _read(plan, pools), needs_entities=pools
             )
+        problems += _discovery_problems(plan, loss)
         if problems:
             return Preflight(plan.cells, 0, 0.0, problems)
         means, histograms = _parts(loss, params, bought)
@@ -98,7 +103,7 @@ class LinkedHistograms:
         session: Session,
         params: LinkedHistogramsParams,
         public: PublicTable | None,
-        seed: int,  # noqa: ARG002
+        seed: int,
         progress: Progress,
     ) -> LinkedHistogramsModel:
         plan, bought, _ = make_plan(session.schema, session.unit, params, session.allowance)
@@ -109,13 +114,18 @@ class LinkedHistograms:
             rows = read_public(public, session.schema, _read(plan, pools))
         means, histograms = _parts(session.allowance, params, bought)
         progress(0.0, "counting")
-        answers = session.count(plan.questions(), histograms, plan.shares(session.unit))
+        answers, found = _asked(session, plan, histograms)
         progress(0.6, "expected values")
         expected = self._expected(session, plan, bought, means, rows)
         progress(0.8, "post-processing")
         prior = rows if pools else None
         clips = params.post_processing == "clip"
-        return _model(session.schema, plan, answers, expected, _PostProcessing(clips, prior))
+        post_processing = _PostProcessing(clips, prior, generator(seed))
+        return _model(session.schema, plan, answers, found, expected, post_processing)
+
+    def delta_share(self, params: LinkedHistogramsParams) -> float:
+        """Half of delta is for the discovery of cells, if there is any."""
+        return 0.5 if params.discovers else 0.0
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> LinkedHistogramsModel:
         return LinkedHistogramsModel.load(schema, unit, data)
@@ -152,20 +162,52 @@ def _read(plan: Plan, pools: bool) -> tuple[str, ...]:
 def _parts(
     loss: PrivacyLoss, params: LinkedHistogramsParams, bought: tuple[BoughtMean, ...]
 ) -> tuple[PrivacyLoss, PrivacyLoss]:
-    """What buys expected values, and what buys the histograms."""
+    """What buys expected values, and what buys the histograms, with all of delta."""
     share = params.expected_share if bought else 0.0
-    means, histograms = loss.split([share, 1 - share])
-    return means, histograms
+    means, rest = PrivacyLoss(loss.kind, loss.amount).split([share, 1 - share])
+    return means, PrivacyLoss(loss.kind, rest.amount, loss.delta)
+
+
+def _asked(
+    session: Session, plan: Plan, loss: PrivacyLoss
+) -> tuple[tuple[Measurement, ...], dict[int, Discovered]]:
+    """Answers to `plan.questions()`, and what was found of each group to discover."""
+    questions, shares = plan.questions(), plan.shares(session.unit)
+    parts = PrivacyLoss(loss.kind, loss.amount).split(shares)
+    counted = PrivacyLoss(loss.kind, sum(part.amount for part in parts[: len(questions)]))
+    answers = session.count(questions, counted, shares[: len(questions)])
+    found = {}
+    for i, part in zip(plan.discovered, parts[len(questions) :], strict=True):
+        share = PrivacyLoss(loss.kind, part.amount, loss.delta // len(plan.discovered))
+        found[i] = session.discover(plan.groups[i].keys(plan.samples), share)
+    return answers, found
 
 
 def _errors(plan: Plan, unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
     """Standard deviations of the noise of `plan.questions()`, which are all alike."""
     cells = [1, *([] if plan.most_rows is None else [plan.most_rows])]
-    cells += [group.axes.cells for group in plan.groups]
+    cells += [plan.groups[i].axes.cells for i in plan.listed]
     parts = loss.split(plan.shares(unit))
     return tuple(
         expected_error(question.contribution, unit, size, part)
-        for question, size, part in zip(plan.questions(), cells, parts, strict=True)
+        for question, size, part in zip(plan.questions(), cells, parts, strict=False)
+    )
+
+
+def _discovery_problems(plan: Plan, loss: PrivacyLoss) -> tuple[Problem, ...]:
+    if not plan.discovered:
+        return ()
+    if loss.kind == "pure":
+        message = "a pure guarantee cannot buy the discovery of cells"
+        return (Problem("/guarantee", message, "give it a delta, or count declared cells"),)
+    return tuple(
+        Problem(
+            f"/params/groups/{i}/cells",
+            f"{plan.groups[i].axes.cells} cells cannot be numbered",
+            "make smaller groups, or coarser `bins`",
+        )
+        for i in plan.discovered
+        if plan.groups[i].axes.cells > MOST_NUMBERED
     )
 
 
@@ -195,6 +237,7 @@ class _PostProcessing:
 
     clips: bool
     prior: PublicRows | None
+    rng: np.random.Generator
 
     def lengths(self, noisy: Measurement, entities: int) -> NDArray[np.float64]:
         """Weights of entities with 1, 2, ... rows."""
@@ -219,6 +262,13 @@ class _PostProcessing:
             return clipped(values)
         return projected(values, noisy.standard_error, least, most)
 
+    def found(self, group: Group, found: Discovered) -> Weights:
+        """Weights of discovered cells."""
+        cells = np.zeros(0, dtype=np.int64)
+        if len(found.keys):
+            cells = np.ravel_multi_index(tuple(found.keys.T), group.axes.shape).astype(np.int64)
+        return Weights.of_found(cells, found.values.astype(np.float64), group.axes.cells, self.rng)
+
     def _growth(self, entities: int) -> float:
         assert self.prior is not None
         return entities / max(self.prior.entities, 1)
@@ -228,6 +278,7 @@ def _model(
     schema: Schema,
     plan: Plan,
     answers: tuple[Measurement, ...],
+    found: dict[int, Discovered],
     expected: tuple[NDArray[np.float64], ...],
     post_processing: _PostProcessing,
 ) -> LinkedHistogramsModel:
@@ -237,8 +288,10 @@ def _model(
         lengths = post_processing.lengths(answers[1], entities)
         numbers = np.minimum(np.arange(1, len(lengths) + 1), plan.samples)
         most = max(most, float(lengths @ numbers))
-    weights = tuple(
-        Weights.of(post_processing.group(group, noisy, plan.samples, float(entities), most))
-        for group, noisy in zip(plan.groups, answers[-len(plan.groups) :], strict=True)
-    )
-    return LinkedHistogramsModel(schema, plan, entities, lengths, weights, expected)
+    weights = {i: post_processing.found(plan.groups[i], each) for i, each in found.items()}
+    histograms = answers[len(answers) - len(plan.listed) :]
+    for i, noisy in zip(plan.listed, histograms, strict=True):
+        counts = post_processing.group(plan.groups[i], noisy, plan.samples, float(entities), most)
+        weights[i] = Weights.of(counts)
+    ordered = tuple(weights[i] for i in range(len(plan.groups)))
+    return LinkedHistogramsModel(schema, plan, entities, lengths, ordered, expected)

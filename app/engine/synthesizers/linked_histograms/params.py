@@ -32,6 +32,11 @@ class GroupForm(Params):
     per: Literal["row", "entity"] = Field(
         "row", description="Whether a synthetic entity draws once, or once for each of its rows."
     )
+    cells: Literal["declared", "discovered"] = Field(
+        "declared",
+        description="Whether all declared cells are counted, or those alone that many entities "
+        "have: for domains too large to count, and half of delta is set aside for it.",
+    )
 
 
 class LinkForm(Params):
@@ -134,6 +139,10 @@ class LinkedHistogramsParams(PresetParams):
         max_length=16,
         description="Columns made as sums; by default those of the dictionary's `sum` rules.",
     )
+
+    @property
+    def discovers(self) -> bool:
+        return any(group.cells == "discovered" for group in self.groups or ())
 
     def uses_prior(self, has_public: bool) -> bool:
         """Whether counts are pooled with public ones, if there are some or not."""

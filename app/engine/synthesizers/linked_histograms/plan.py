@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import RowNumber
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Sum
+from app.engine.privacy.queries import Contribution, Count, Keys, Sum
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.schema.constraints import Sum as SumRule
 from app.engine.schema.scale import Linear
@@ -41,14 +41,21 @@ Per = Literal["row", "entity"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Columns of one joint histogram. `ceilings` ends the codes drawn of a column's last bin."""
+    """Columns of one joint histogram. `ceilings` ends the codes drawn of a column's last bin.
+
+    `is_discovered`: its cells are not listed, but those found that many entities have.
+    """
 
     axes: Axes
     per: Per
     ceilings: Mapping[str, int]
+    is_discovered: bool = False
 
     def count(self, samples: int) -> Count:
         return Count(self.axes.names, self.axes.groupings, Contribution("distinct", samples))
+
+    def keys(self, samples: int) -> Keys:
+        return Keys(self.axes.names, self.axes.groupings, samples)
 
     def expand(
         self, cells: NDArray[np.int64], rng: np.random.Generator
@@ -109,27 +116,40 @@ class Plan:
         return (*self.columns, *(total.total for total in self.totals))
 
     @property
+    def listed(self) -> tuple[int, ...]:
+        """The groups whose cells are all counted."""
+        return tuple(i for i, group in enumerate(self.groups) if not group.is_discovered)
+
+    @property
+    def discovered(self) -> tuple[int, ...]:
+        return tuple(i for i, group in enumerate(self.groups) if group.is_discovered)
+
+    @property
     def cells(self) -> int:
-        return sum(group.axes.cells for group in self.groups) + (self.most_rows or 0) + 1
+        """How many cells are counted."""
+        listed = sum(self.groups[i].axes.cells for i in self.listed)
+        return listed + (self.most_rows or 0) + 1
 
     def questions(self) -> tuple[Count, ...]:
-        """Entities, rows per entity (on an entity unit), then each group.
+        """Entities, rows per entity (on an entity unit), then each group that is listed.
 
         On a row unit every unit has one row, so that the entities are the rows.
         """
-        groups = tuple(group.count(self.samples) for group in self.groups)
+        groups = tuple(self.groups[i].count(self.samples) for i in self.listed)
         if self.most_rows is None:
             return (Count(()), *groups)
         units = Count((), contribution=Contribution("one"))
         return (units, Count.of_units(RowNumber(self.most_rows)), *groups)
 
     def shares(self, unit: PrivacyUnit) -> tuple[float, ...]:
-        """In proportion to squared L2, which is L1: every question gets the same noise.
+        """Of `questions`, then of the groups to discover.
 
-        Its scale is then sqrt(sum of m + 2) / sqrt(2 rho), or (sum of m + 2) / epsilon.
+        In proportion to squared L2, which is L1, so that every question gets the same noise:
+        its scale is sqrt(sum of m + 2) / sqrt(2 rho), or (sum of m + 2) / epsilon.
         """
         ones = [1.0] if self.most_rows is None else [1.0, 1.0]
-        return (*ones, *(float(self._moved(group, unit)) for group in self.groups))
+        groups = (self.groups[i] for i in (*self.listed, *self.discovered))
+        return (*ones, *(float(self._moved(group, unit)) for group in groups))
 
     def _moved(self, group: Group, unit: PrivacyUnit) -> int:
         return min(self.samples, unit.max_rows, group.axes.cells)
@@ -137,8 +157,13 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return {
             "groups": [
-                {"axes": g.axes.to_json(), "per": g.per, "ceilings": dict(g.ceilings)}
-                for g in self.groups
+                {
+                    "axes": group.axes.to_json(),
+                    "per": group.per,
+                    "ceilings": dict(group.ceilings),
+                    "discovered": group.is_discovered,
+                }
+                for group in self.groups
             ],
             "links": [
                 {"given": li.given.to_json(), "value": li.value, "group": li.group}
@@ -186,7 +211,7 @@ def _stored_group(wire: Any, schema: Schema) -> Group:
             raise ModelFormatError("the stored model has a ceiling out of range")
     if wire["per"] not in ("row", "entity"):
         raise ModelFormatError("a group is drawn per row or per entity")
-    return Group(axes, wire["per"], ceilings)
+    return Group(axes, wire["per"], ceilings, bool(wire["discovered"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,15 +299,18 @@ class _Planner:
                     kept.append(name)
                 seen.add(name)
             if kept:
-                groups.append(self._group(tuple(kept), form.per))
+                groups.append(
+                    self._group(tuple(kept), form.per, is_discovered=form.cells == "discovered")
+                )
         if not groups:
             self._add("groups", "no column is named", "name at least one column")
         return tuple(groups)
 
-    def _group(self, names: tuple[str, ...], per: Per) -> Group:
+    def _group(self, names: tuple[str, ...], per: Per, is_discovered: bool = False) -> Group:
         cut = {name: self._cut(self._known[name]) for name in names}
         ceilings = {name: end for name, (_, end) in cut.items() if end is not None}
-        return Group(Axes({name: grouping for name, (grouping, _) in cut.items()}), per, ceilings)
+        axes = Axes({name: grouping for name, (grouping, _) in cut.items()})
+        return Group(axes, per, ceilings, is_discovered)
 
     def _cut(self, column: Column) -> tuple[Grouping, int | None]:
         bins = self._params.bins.get(column.name)

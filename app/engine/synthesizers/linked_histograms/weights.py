@@ -13,6 +13,8 @@ from app.engine.inference.rounding import apportion, shuffled_cells
 
 Floats = NDArray[np.float64]
 
+_CELLS_FOR_NONE = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -29,6 +31,16 @@ class Weights:
         if not len(cells):
             return cls(np.arange(flat.size, dtype=np.int64), np.ones(flat.size))
         return cls(cells, flat[cells])
+
+    @classmethod
+    def of_found(
+        cls, cells: NDArray[np.int64], counts: Floats, domain: int, rng: np.random.Generator
+    ) -> Weights:
+        """Found cells with their counts; if none was found, some of the domain, all alike."""
+        if not len(cells):
+            some = np.unique(rng.integers(0, domain, _CELLS_FOR_NONE))
+            return cls(some, np.ones(len(some)))
+        return cls(cells, np.maximum(counts, 1.0))
 
     def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """`number` cells in random order, each as often as its share says, give or take one."""
