@@ -18,7 +18,7 @@ from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import PublicTable
+from app.engine.synthesizers.base import PublicTable, public_use
 from app.engine.synthesizers.operations import FIT, FitTask, Sample
 from app.engine.synthesizers.registry import Entry
 from app.jobs.child import ChildHost
@@ -97,8 +97,10 @@ class _Order:
 
     @property
     def uses_public(self) -> bool:
-        """The built-ins have no use for a public table; anyone else is handed it."""
-        return self.release.public_dataset_id is not None and not self.entry.builtin
+        """Whether the run is handed the public table; a third party always is."""
+        if self.release.public_dataset_id is None:
+            return False
+        return not self.entry.builtin or public_use(registry.builtin(self.entry.name)) != "no"
 
     def first_sample(self, schema: Schema, unit: PrivacyUnit, model: bytes) -> Sample:
         release = self.release

@@ -111,16 +111,17 @@ def _charge(
     form: ReleaseIn,
     costed: Costing,
 ) -> ReleaseRow:
-    entry = costed.entry
+    entry, terms = costed.entry, costed.terms
     assert entry is not None
-    guarantee = form.guarantee.to_guarantee()
+    assert terms is not None
+    guarantee = terms.guarantee
     admission = ledger.admit(
         session,
         account=account,
         grant=access.grant,
         reveal_account=access.shows_budget,
         guarantee=guarantee,
-        approximate_delta=0,
+        approximate_delta=terms.approximate_delta,
         dataset_id=access.dataset.id,
         release_id=release_id,
         principal_id=principal.id,

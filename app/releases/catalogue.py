@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
-from app.engine.synthesizers.operations import Check
+from app.engine.synthesizers.base import Limits, PublicFacts, delta_share
+from app.engine.synthesizers.operations import Check, Checked
 from app.engine.synthesizers.registry import Entry
 from app.jobs.child import ChildHost, ChildUnusable
 from app.problems import FieldError, Invalid, NotFound
@@ -85,10 +85,11 @@ class Catalogue:
                 self._described[name] = described
             return self._described[name]
 
-    def check(
-        self, entry: Entry, form: dict[str, Any], case: Case
-    ) -> tuple[dict[str, Any], Preflight]:
-        """The form with its defaults, and what a run would need. Raises `Invalid`."""
+    def check(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
+        """The form with its defaults, and what a run would need. Raises `Invalid`.
+
+        `case.loss` has what `delta_share` of an earlier answer set aside, if it said any.
+        """
         if not entry.builtin:
             return self._check_in_child(entry, form, case)
         synthesizer = registry.builtin(entry.name)
@@ -99,11 +100,13 @@ class Catalogue:
         preflight = synthesizer.check(
             case.schema, case.unit, params, case.loss, case.public, case.limits
         )
-        return params.model_dump(mode="json", exclude_none=True), preflight
+        return Checked(
+            params.model_dump(mode="json", exclude_none=True),
+            preflight,
+            delta_share(synthesizer, params),
+        )
 
-    def _check_in_child(
-        self, entry: Entry, form: dict[str, Any], case: Case
-    ) -> tuple[dict[str, Any], Preflight]:
+    def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
         request = Check(
             entry.name, form, case.schema, case.unit, case.loss, case.public, case.limits
         )
@@ -115,7 +118,7 @@ class Catalogue:
         if checked.params is None:
             problems = checked.preflight.problems
             raise _bad_form([FieldError(at.pointer, at.message, at.remedy) for at in problems])
-        return checked.params, checked.preflight
+        return checked
 
     def _ask(self, entry: Entry) -> Description:
         if not entry.builtin:

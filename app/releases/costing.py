@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -39,17 +40,24 @@ _DEEPEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the account would book for the guarantee, and the loss that the session opens with."""
+    """What the account would book for the guarantee, and the loss that the session opens with.
 
+    `approximate_delta` is the part of the guarantee's delta, in its units, that the session
+    sets aside for approximate steps.
+    """
+
+    guarantee: Guarantee
     accountant: Accountant
+    approximate_delta: int
     charge: Charge
     loss: PrivacyLoss
 
     @classmethod
-    def of(cls, guarantee: Guarantee, accountant: Accountant) -> Terms:
+    def of(cls, guarantee: Guarantee, accountant: Accountant, delta_share: float = 0.0) -> Terms:
         """Raises `Invalid` for a guarantee that the accountant does not take."""
+        aside = math.floor((guarantee.delta or 0) * Fraction(delta_share))
         try:
-            return cls(accountant, *open_guarantee(guarantee, accountant))
+            return cls(guarantee, accountant, aside, *open_guarantee(guarantee, accountant, aside))
         except GuaranteeNotAccepted as error:
             raise Invalid.at(error.pointer, error.message, error.remedy) from None
 
@@ -121,27 +129,30 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
     with faults.caught():
         entry = catalogue.entry(form.synthesizer)
         params = plain_form(form.params)
-    preflight = None
-    if entry is not None and facts.terms is not None and not faults.found:
-        case = _case(facts, facts.terms.loss, form, settings)
+    terms, preflight = facts.terms, None
+    if entry is not None and terms is not None and not faults.found:
         with faults.caught():
-            params, preflight = catalogue.check(entry, params, case)
+            checked = catalogue.check(entry, params, _case(facts, terms.loss, form, settings))
+            if checked.delta_share:
+                terms = Terms.of(terms.guarantee, terms.accountant, checked.delta_share)
+                checked = catalogue.check(entry, params, _case(facts, terms.loss, form, settings))
+            params, preflight = checked.params or {}, checked.preflight
             faults.found += [
                 FieldError(problem.pointer, problem.message, problem.remedy)
                 for problem in preflight.problems
             ]
-    return Costing(entry, params, facts.terms, preflight, tuple(faults.found))
+    return Costing(entry, params, terms, preflight, tuple(faults.found))
 
 
-def preview(session: Session, access: Access, form: ReleaseIn) -> ledger.Preview:
-    """What the budget would say to a guarantee that the account takes; nothing is charged."""
+def preview(session: Session, access: Access, terms: Terms) -> ledger.Preview:
+    """What the budget would say to these terms; nothing is charged."""
     return ledger.preview(
         session,
         account=accepting(access),
         grant=access.grant,
         reveal_account=access.shows_budget,
-        guarantee=form.guarantee.to_guarantee(),
-        approximate_delta=0,
+        guarantee=terms.guarantee,
+        approximate_delta=terms.approximate_delta,
     )
 
 

@@ -151,8 +151,12 @@ def preflight(
     with database.read() as session:
         access = open_dataset(session, principal, dataset_id)
         facts = costing.read_facts(session, access, principal, form)
-        preview = None if facts.terms is None else costing.preview(session, access, form)
     costed = costing.cost(facts, catalogue, form, settings)
+    preview = None
+    if costed.terms is not None:
+        with database.read() as session:
+            access = open_dataset(session, principal, dataset_id)
+            preview = costing.preview(session, access, costed.terms)
     needs = costed.preflight
     return PreflightOut(
         fits=preview is not None and preview.fits and not costed.problems,

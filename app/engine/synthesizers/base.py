@@ -203,7 +203,8 @@ class CountsModel(Model, Protocol):
 
 
 PublicUse = Literal["no", "optional", "required"]
-"""Whether a synthesizer is handed the rows of a public dataset that a request names."""
+"""Whether a built-in is handed the rows of a public dataset that a request names; a third
+party always is. With "required", `check` has a problem at `/public_dataset` without one."""
 
 
 class Synthesizer(Protocol):

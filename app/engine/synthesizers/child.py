@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
 from app.engine.synthesizers import operations, registry
-from app.engine.synthesizers.base import CountsModel, Preflight, Problem, generator
+from app.engine.synthesizers.base import CountsModel, Preflight, Problem, delta_share, generator
 from app.engine.synthesizers.operations import Check, Checked, Described, FitTask, Sample
 
 _MOST_OPEN_FILES = 128
@@ -106,7 +106,8 @@ def _checked(check: Check) -> Checked:
     preflight = synthesizer.check(
         check.schema, check.unit, params, check.loss, check.public, check.limits
     )
-    return Checked(params.model_dump(mode="json", exclude_none=True), preflight)
+    plain = params.model_dump(mode="json", exclude_none=True)
+    return Checked(plain, preflight, delta_share(synthesizer, params))
 
 
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:

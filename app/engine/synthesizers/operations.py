@@ -200,10 +200,12 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The form with its defaults (None if it is malformed), and the forecast of the run."""
+    """The form with its defaults (None if it is malformed), the forecast of the run, and the
+    share of delta that it sets aside (see `base.delta_share`)."""
 
     params: dict[str, Any] | None
     preflight: Preflight
+    delta_share: float = 0.0
 
     def to_frame(self) -> Frame:
         preflight = self.preflight
@@ -211,6 +213,7 @@ class Checked:
             {
                 "type": "checked",
                 "params": self.params,
+                "delta_share": self.delta_share,
                 "cells": preflight.cells,
                 "memory_bytes": preflight.memory_bytes,
                 "expected_error": _finite(preflight.expected_error),
@@ -229,6 +232,9 @@ class Checked:
             raise FrameError("params are an object")
         if not isinstance(problems, list) or (params is None and not problems):
             raise FrameError("a malformed form has problems")
+        share = _number(frame.header.get("delta_share"))
+        if share >= 1:
+            raise FrameError("a share of delta lies between 0 and 1")
         return cls(
             params,
             Preflight(
@@ -237,6 +243,7 @@ class Checked:
                 _number(frame.header.get("expected_error")),
                 tuple(_problem(problem) for problem in problems[:_MOST_PROBLEMS]),
             ),
+            share,
         )
 
 
