@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.base import (
+    Limits,
     Preflight,
     PublicFacts,
     PublicTable,
@@ -516,3 +520,26 @@ def test_discovery_sets_half_of_delta_aside_and_needs_one() -> None:
     found = check(PrivacyLoss.zcdp(10**12, 10**12), **FOUND)
     assert not found.problems
     assert found.cells == 1 + 8 + 61, "only what is counted cell by cell"
+
+
+# The page
+
+
+PAGE = Path(__file__).parents[3] / "docs/synthesizers/linked_histograms.md"
+EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)]
+
+
+@pytest.mark.parametrize("request_", EXAMPLES)
+def test_the_examples_of_the_page_are_accepted(request_: dict[str, Any]) -> None:
+    loss = GAUSSIAN if "delta" in request_["guarantee"] else LAPLACE
+    facts = PublicFacts(challenge(), 1000) if "public_dataset" in request_ else None
+    form = params(**request_["params"])
+    limits = Limits(10**6, request_.get("rows"), 2**30, 600.0)
+    found = LinkedHistograms().check(challenge(), TAXI, form, loss, facts, limits)
+    assert request_["synthesizer"] == "linked_histograms"
+    assert not found.problems
+
+
+def test_every_param_is_on_the_page() -> None:
+    for name in LinkedHistogramsParams.model_fields:
+        assert f"`{name}`" in PAGE.read_text()
