@@ -236,23 +236,24 @@ def _unit_problems(unit: PrivacyUnit) -> tuple[Problem, ...]:
     )
 
 
-def _bounded(rows: PublicRows, unit: PrivacyUnit, rng: np.random.Generator) -> EntityPool:
-    """At most `max_rows` rows of each public entity, drawn uniformly as the private ones are."""
+def _bounded(rows: PublicRows, unit: PrivacyUnit, rng: np.random.Generator) -> PublicRows:
+    """At most `max_rows` rows of each entity, drawn uniformly as the private ones are, and
+    entity after entity."""
     order = np.lexsort((rng.random(rows.rows), rows.entity))
     entity = rows.entity[order]
-    first = np.searchsorted(entity, np.arange(rows.entities + 1))
+    first = np.searchsorted(entity, np.arange(rows.entities))
     kept = np.arange(rows.rows) - first[entity] < unit.max_rows
-    starts = np.searchsorted(entity[kept], np.arange(rows.entities + 1)).astype(np.int64)
     codes = {name: column[order][kept] for name, column in rows.codes.items()}
-    return EntityPool(codes, starts, np.zeros(rows.entities, dtype=np.int64))
+    return PublicRows(codes, entity[kept], rows.entities)
 
 
 def _pool(
-    bounded: EntityPool, classes: EntityClasses, schema: Schema, chosen: tuple[str, ...]
+    rows: PublicRows, classes: EntityClasses, schema: Schema, chosen: tuple[str, ...]
 ) -> EntityPool:
-    entity = np.repeat(np.arange(bounded.entities), bounded.sizes)
-    numbers = evaluate(classes.function, bounded.codes, entity, schema)
-    return EntityPool({name: bounded.codes[name] for name in chosen}, bounded.starts, numbers)
+    """The chosen columns of rows that lie entity after entity."""
+    numbers = evaluate(classes.function, rows.codes, rows.entity, schema)
+    starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
+    return EntityPool({name: rows.codes[name] for name in chosen}, starts, numbers)
 
 
 def _post_processed(
