@@ -1,8 +1,8 @@
 """Columns drawn one after another from public conditional distributions, with fall-backs.
 
 The distribution of a column given others is the empirical one: the values that public rows
-have where they agree with the synthetic row on the given columns. Given columns are compared
-by the cells of their groupings, so that a number is compared by its bin.
+have where they agree with the synthetic row on the given columns: in their values, or at
+least in the cells of their groupings, such as the bins of a number.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from app.engine.grouping import Grouping
 from app.engine.synthesizers.public import PublicRows
 
 Codes = Mapping[str, NDArray[np.int64]]
+Given = Mapping[str, Grouping | None]
+"""Columns, each compared by the cells of a grouping; None: by its stored code itself."""
+
+_CODES = 2**32
+"""Beyond any stored code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Numbering:
 
     A tuple is numbered column by column: `steps[i]` holds, sorted, each pair that occurs of
     the number of its first i cells and its cell in column i, as `number * sizes[i] + cell`.
-    No number exceeds the rows, so nothing passes 64 bits.
+    Sizes are at most 2^32 and rows below 2^31, so that nothing passes 64 bits.
     """
 
     sizes: tuple[int, ...]
@@ -63,16 +68,15 @@ class Conditional:
     """The public rows for each key of the given columns: those of key i are
     `order[starts[i]:starts[i + 1]]`."""
 
-    given: Mapping[str, Grouping]
+    given: Given
     keys: Numbering
     starts: NDArray[np.int64]
     order: NDArray[np.int64]
 
     @classmethod
-    def of(cls, public: PublicRows, given: Mapping[str, Grouping]) -> Conditional:
-        cells = [grouping.cell_of(public.codes[name]) for name, grouping in given.items()]
-        sizes = [grouping.cells for grouping in given.values()]
-        keys, number = Numbering.of(cells, sizes, public.rows)
+    def of(cls, public: PublicRows, given: Given) -> Conditional:
+        sizes = [_CODES if grouping is None else grouping.cells for grouping in given.values()]
+        keys, number = Numbering.of(_cells(given, public.codes), sizes, public.rows)
         starts = np.searchsorted(np.sort(number), np.arange(keys.count + 1))
         return cls(given, keys, starts, np.argsort(number, kind="stable"))
 
@@ -82,8 +86,15 @@ class Conditional:
         The rows of a key are taken in turn from a random one on, each as often as any other
         give or take one.
         """
-        cells = [grouping.cell_of(codes[name]) for name, grouping in self.given.items()]
-        return taken_in_turn(self.starts, self.order, self.keys.find(cells, rows), rng)
+        found = self.keys.find(_cells(self.given, codes), rows)
+        return taken_in_turn(self.starts, self.order, found, rng)
+
+
+def _cells(given: Given, codes: Codes) -> list[NDArray[np.int64]]:
+    return [
+        codes[name] if grouping is None else grouping.cell_of(codes[name])
+        for name, grouping in given.items()
+    ]
 
 
 def taken_in_turn(
@@ -141,29 +152,45 @@ def links(chain: Sequence[tuple[str, Sequence[str]]], fallback: Sequence[str]) -
     )
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How given columns are compared: by value first, then by the cells of `groupings`;
+    those in `binned` by cells only."""
+
+    groupings: Mapping[str, Grouping]
+    binned: frozenset[str] = frozenset()
+
+    def stages(self, columns: Sequence[str]) -> list[Given]:
+        """Finest first."""
+        cells: Given = {name: self.groupings[name] for name in columns}
+        values = {name: cut if name in self.binned else None for name, cut in cells.items()}
+        return [values, cells] if any(self._coarser(name) for name in columns) else [values]
+
+    def _coarser(self, name: str) -> bool:
+        grouping = self.groupings[name]
+        return name not in self.binned and grouping.cells < grouping.codes
+
+
 def draw_chain(
     chain: Sequence[Link],
     public: PublicRows,
-    groupings: Mapping[str, Grouping],
+    comparison: Comparison,
     codes: Codes,
     rows: int,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[np.int64]]:
-    """`codes` with each link's column added, drawn given what came before it.
-
-    `groupings` has the grouping of every column that another is drawn given.
-    """
-    tables: dict[tuple[str, ...], Conditional] = {}
+    """`codes` with each link's column added, drawn given what came before it."""
+    tables: dict[tuple[str, ...], list[Conditional]] = {}
     drawn = dict(codes)
     for link in chain:
         source = np.full(rows, -1, dtype=np.int64)
         for level in link.levels:
-            open_rows = np.flatnonzero(source < 0)
-            if not len(open_rows):
-                break
             if level not in tables:
-                tables[level] = Conditional.of(public, {name: groupings[name] for name in level})
-            known = {name: drawn[name][open_rows] for name in level}
-            source[open_rows] = tables[level].draw(known, len(open_rows), rng)
+                stages = comparison.stages(level)
+                tables[level] = [Conditional.of(public, given) for given in stages]
+            for table in tables[level]:
+                open_rows = np.flatnonzero(source < 0)
+                known = {name: drawn[name][open_rows] for name in level}
+                source[open_rows] = table.draw(known, len(open_rows), rng)
         drawn[link.column] = public.codes[link.column][source]
     return drawn

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from app.engine.grouping import Grouping
 from app.engine.synthesizers.base import generator
 from app.engine.synthesizers.conditionals import (
+    Comparison,
     Conditional,
     Link,
     Numbering,
@@ -78,7 +79,8 @@ def test_an_unseen_combination_falls_back_to_the_core_and_then_to_the_column_alo
     chain = links([("tip", ("zone", "fare"))], ("zone",))
     assert chain == (Link("tip", (("zone", "fare"), ("zone",), ())),)
     codes = {"zone": np.array([1, 1, 2, 9]), "fare": np.array([3, 7, 7, 3])}
-    drawn = draw_chain(chain, rows, {"zone": TENS, "fare": TENS}, codes, 4, _rng())["tip"]
+    tens = Comparison({"zone": TENS, "fare": TENS})
+    drawn = draw_chain(chain, rows, tens, codes, 4, _rng())["tip"]
     assert drawn[0] == 5, "the pair was seen"
     assert drawn[1] in (5, 6), "zone 1 was, this fare not"
     assert drawn[2] == 8
@@ -88,12 +90,26 @@ def test_an_unseen_combination_falls_back_to_the_core_and_then_to_the_column_alo
 def test_a_chain_draws_each_column_given_those_before_it() -> None:
     rows = public(zone=[0, 0, 1, 1], fare=[1, 2, 3, 4], tip=[1, 2, 3, 4], total=[2, 4, 6, 8])
     chain = links([("fare", ("zone",)), ("tip", ("zone", "fare")), ("total", ("fare", "tip"))], ())
-    groupings = dict.fromkeys(("zone", "fare", "tip"), TENS)
+    groupings = Comparison(dict.fromkeys(("zone", "fare", "tip"), TENS))
     codes = {"zone": np.array([0, 1] * 50)}
     drawn = draw_chain(chain, rows, groupings, codes, 100, _rng())
     assert np.array_equal(drawn["tip"], drawn["fare"])
     assert np.array_equal(drawn["total"], 2 * drawn["fare"])
     assert np.bincount(drawn["fare"], minlength=5).tolist() == [0, 25, 25, 25, 25]
+
+
+def test_a_given_number_is_compared_by_value_then_by_its_bin_unless_bins_are_asked_for() -> None:
+    rows = public(fare=[0, 4, 5, 9], tip=[1, 2, 3, 4])
+    halves = Grouping((0, 5, 10), 0)
+    codes = {"fare": np.array([4, 4, 9, 9, 8, 8])}
+    chain = links([("tip", ("fare",))], ())
+    by_value = draw_chain(chain, rows, Comparison({"fare": halves}), codes, 6, _rng())["tip"]
+    assert by_value[:4].tolist() == [2, 2, 4, 4]
+    assert set(by_value[4:].tolist()) == {3, 4}, "a fare of 8 was never seen"
+    asked = Comparison({"fare": halves}, frozenset({"fare"}))
+    by_bin = draw_chain(chain, rows, asked, codes, 6, _rng())["tip"]
+    assert sorted(by_bin[:2].tolist()) == [1, 2]
+    assert sorted(by_bin[2:].tolist()) == [3, 3, 4, 4]
 
 
 def test_a_link_ends_with_the_columns_own_distribution() -> None:

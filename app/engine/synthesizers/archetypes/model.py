@@ -18,7 +18,7 @@ from app.engine.synthesizers.archive import counts as stored_counts
 from app.engine.synthesizers.archive import weights as stored_weights
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Table
-from app.engine.synthesizers.conditionals import Link, draw_chain, taken_in_turn
+from app.engine.synthesizers.conditionals import Comparison, Link, draw_chain, taken_in_turn
 from app.engine.synthesizers.public import PublicRows
 
 AttributesPer = Literal["entity", "row"]
@@ -92,10 +92,12 @@ class ArchetypesModel:
 
     `archetype` is that of each public entity, shape (public entities,); the shares add up
     to 1, each of the shape of its cells. `axes` groups the columns that are counted or that
-    another is drawn given. `entities` is the noisy number of entities.
+    another is drawn given, of which those in `binned` are never compared by value.
+    `entities` is the noisy number of entities.
     """
 
     axes: Axes
+    binned: tuple[str, ...]
     core: tuple[str, ...]
     links: tuple[Link, ...]
     public: PublicRows
@@ -128,6 +130,10 @@ class ArchetypesModel:
         if (self.bought is not None) != (self.rows_rule == "bought"):
             raise ValueError("row numbers are bought for their own rule, and for no other")
 
+    @property
+    def _comparison(self) -> Comparison:
+        return Comparison(self.axes.groupings, frozenset(self.binned))
+
     @cached_property
     def _row_numbers(self) -> RowNumbers:
         pools = Pools.of(self.archetype, len(self.archetype_shares))
@@ -142,7 +148,7 @@ class ArchetypesModel:
         archetype, numbers = self._entities(rows, rng)
         entity = np.repeat(np.arange(len(numbers), dtype=np.int64), numbers)
         codes = self._core(archetype[entity], rng) | self._attributes(entity, len(numbers), rng)
-        codes = draw_chain(self.links, self.public, self.axes.groupings, codes, len(entity), rng)
+        codes = draw_chain(self.links, self.public, self._comparison, codes, len(entity), rng)
         return Table(codes, len(entity), entity if self.unit.kind == "entity" else None)
 
     def _entities(
@@ -199,6 +205,7 @@ class ArchetypesModel:
         header = {
             "model": "archetypes",
             "axes": self.axes.to_json(),
+            "binned": list(self.binned),
             "core": list(self.core),
             "links": [[link.column, [list(level) for level in link.levels]] for link in self.links],
             "attributes": list(self.attribute_shares),
@@ -254,6 +261,7 @@ class _Stored:
         public = self._public()
         return ArchetypesModel(
             axes,
+            tuple(map(str, header["binned"])),
             tuple(header["core"]),
             tuple(Link(column, tuple(map(tuple, levels))) for column, levels in header["links"]),
             public,

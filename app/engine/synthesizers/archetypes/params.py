@@ -80,7 +80,8 @@ class ArchetypesParams(PresetParams):
     )
     bins: dict[str, Bins] = Field(
         default_factory=dict,
-        description="Bins of a column where it is counted or given, in place of its dictionary's.",
+        description="Bins of a column where it is counted or given, in place of its dictionary's "
+        "(and of its values, by which given columns are compared first).",
     )
     components: int = Field(10, ge=1, le=1000, description="How many archetypes.")
     covariance: Literal["full", "diag"] = Field("full", description="Shape of the mixture's parts.")

@@ -116,6 +116,7 @@ class Archetypes:
         attributes = dict(zip(design.attributes, shares[1:], strict=True))
         return ArchetypesModel(
             axes=design.axes,
+            binned=tuple(params.bins),
             core=design.core,
             links=design.links,
             public=known,
