@@ -19,7 +19,7 @@ another, which changes nothing in the statement above; no amplification is claim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,6 @@ from app.engine.compiled import compiled
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import random_keys
 from app.engine.tuple_tree import TupleTree, step_below
-
-Listed = TupleTree
-"""A list whose tuples are to be found in rows."""
 
 _DRAWS_AT_ONCE = 2**21
 
@@ -103,10 +100,41 @@ def _numbers(
 
 
 @compiled
-def _add_counts(
+def _add_small(
     counts: Any,
     items: Any,
     starts: Any,
+    limit: Any,
+    length: Any,
+    tuples: Any,
+    first: Any,
+    keys: Any,
+    nodes: Any,
+) -> Any:
+    """Counts the units that hold at most `limit` tuples; returns the others."""
+    units = len(starts) - 1
+    large = np.empty(units, dtype=np.int64)
+    number = 0
+    seen = np.full(tuples, -1, dtype=np.int64)
+    held = np.empty(tuples, dtype=np.int64)
+    for unit in range(units):
+        rows = items[starts[unit] : starts[unit + 1]]
+        found = _unit_tuples(rows, length, tuples, first, keys, nodes, seen, unit, held)
+        if found > limit:
+            large[number] = unit
+            number += 1
+            continue
+        for index in range(found):
+            counts[held[index]] += 1
+    return large[:number].copy()
+
+
+@compiled
+def _add_drawn(
+    counts: Any,
+    items: Any,
+    starts: Any,
+    units: Any,
     limit: Any,
     random: Any,
     length: Any,
@@ -115,21 +143,17 @@ def _add_counts(
     keys: Any,
     nodes: Any,
 ) -> None:
+    """Counts `limit` tuples of each of `units`, which hold more."""
     seen = np.full(tuples, -1, dtype=np.int64)
     held = np.empty(tuples, dtype=np.int64)
     used = 0
-    for unit in range(len(starts) - 1):
+    for unit in units:
         rows = items[starts[unit] : starts[unit + 1]]
         found = _unit_tuples(rows, length, tuples, first, keys, nodes, seen, unit, held)
-        kept = found
-        if found > limit:
-            kept = limit
-            for index in range(limit):
-                rest = np.uint64(found - index)
-                chosen = index + np.int64(random[used] % rest)
-                used += 1
-                held[index], held[chosen] = held[chosen], held[index]
-        for index in range(kept):
+        for index in range(limit):
+            chosen = index + np.int64(random[used] % np.uint64(found - index))
+            used += 1
+            held[index], held[chosen] = held[chosen], held[index]
             counts[held[index]] += 1
 
 
@@ -176,25 +200,14 @@ def count_tuples(
     counts = np.zeros(listed.tuples, dtype=np.int64)
     if not listed.tuples:
         return counts
-    numbers = tuples_held(listed, items, starts)
-    draws = np.where(numbers > limit, limit, 0)
-    for first, last in _stretches(draws):
-        random = random_keys(int(draws[first:last].sum()))
-        _add_counts(counts, items, starts[first : last + 1], limit, random, *_tree(listed))
+    large = _add_small(counts, items, starts, limit, *_tree(listed))
+    at_once = max(1, _DRAWS_AT_ONCE // limit)
+    for begin in range(0, len(large), at_once):
+        units = large[begin : begin + at_once]
+        random = random_keys(len(units) * limit)
+        _add_drawn(counts, items, starts, units, limit, random, *_tree(listed))
     return counts
 
 
 def _tree(listed: TupleTree) -> tuple[Any, ...]:
     return listed.length, listed.tuples, *listed.arrays
-
-
-def _stretches(draws: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Stretches of units that need a bounded number of draws together (or are one unit)."""
-    ends = np.cumsum(draws)
-    first = 0
-    while first < len(draws):
-        before = int(ends[first - 1]) if first else 0
-        last = int(np.searchsorted(ends, before + _DRAWS_AT_ONCE, side="right"))
-        last = max(last, first + 1)
-        yield first, last
-        first = last

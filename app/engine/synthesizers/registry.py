@@ -22,6 +22,7 @@ GROUP = "halftone.synthesizers"
 DISTRIBUTION = "halftone"
 
 _BUILT_IN = {
+    "aggregate_seeded": "app.engine.synthesizers.aggregate_seeded:AggregateSeeded",
     "archetypes": "app.engine.synthesizers.archetypes:Archetypes",
     "class_resampling": "app.engine.synthesizers.class_resampling:ClassResampling",
     "histogram": "app.engine.synthesizers.histogram:Histogram",

@@ -40,7 +40,8 @@ def affinities(
             seen = np.log(pairs.counts) - np.log(expected[one, other])
             table[one, other] = table[other, one] = seen
     table[axis[:, None] == axis[None, :]] = 0.0
-    return np.maximum(np.nan_to_num(table, posinf=0.0), _SMALLEST_LOG).astype(np.float32)
+    finite: NDArray[np.float64] = np.nan_to_num(table, posinf=0.0)
+    return np.maximum(finite, _SMALLEST_LOG).astype(np.float32)
 
 
 def complete(

@@ -72,26 +72,20 @@ class Layout:
 
     def cells(self, records: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
         """The cell of each record in each column; an open place is the column's nothing."""
-        return {
-            name: np.where(
-                records[:, column] >= 0,
-                records[:, column] - self.offsets[column],
-                0 if self.absent[column] is None else self.absent[column],
-            ).astype(np.int64)
-            for column, name in enumerate(self.axes.names)
-        }
+        cells = {}
+        for column, name in enumerate(self.axes.names):
+            items = records[:, column].astype(np.int64)
+            nothing = self.absent[column]
+            cells[name] = items - self.offsets[column]
+            cells[name][items < 0] = 0 if nothing is None else nothing
+        return cells
 
     def items(self, codes: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int32]:
         """The item of each row in each column, -1 for none; int32, shape (rows, columns)."""
-        table = np.stack(
-            [
-                grouping.cell_of(codes[name]) + offset
-                for (name, grouping), offset in zip(
-                    self.axes.groupings.items(), self.offsets, strict=True
-                )
-            ],
-            axis=1,
-        ).astype(np.int32)
+        rows = len(codes[self.axes.names[0]])
+        table = np.empty((rows, self.columns), dtype=np.int32)
+        for column, (name, grouping) in enumerate(self.axes.groupings.items()):
+            table[:, column] = grouping.cell_of(codes[name]) + self.offsets[column]
         for column, cell in enumerate(self.absent):
             if cell is not None:
                 table[table[:, column] == self.offsets[column] + cell, column] = -1

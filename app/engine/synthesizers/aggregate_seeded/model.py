@@ -130,7 +130,7 @@ class AggregateSeededModel:
     def _available(self, rows: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
         """How often each item may be used: its count; in a required column `rows` in all."""
         counts = self._single_counts()
-        available = np.rint(counts * scale).astype(np.int64)
+        available: NDArray[np.int64] = np.rint(counts * scale).astype(np.int64)
         for column in self.layout.required:
             mine = self.layout.axis == column
             if counts[mine].any() and rows:

@@ -65,7 +65,7 @@ class AggregateSeededParams(PresetParams):
         "1/(R - k + 1), `balanced` 1, or R numbers.",
     )
     fabrication_mode: Mode | Custom = Field(
-        "progressive",
+        "minimise",
         description="How many empty combinations are kept: eta_k is 1 (`uncontrolled`), 0.1 to 1 "
         "(`progressive`), 0.55 then 1 (`balanced`), 0.01 (`minimise`), or your own.",
     )
@@ -80,7 +80,7 @@ class AggregateSeededParams(PresetParams):
         False, description="Subtract what is synthesised already from the counts that weigh."
     )
     weight_selection_percentile: float = Field(
-        95, gt=0, le=100, description="Of the counts of all combinations that an item adds."
+        95.0, gt=0, le=100, description="Of the counts of all combinations that an item adds."
     )
     aggregate_counts_scale_factor: float = Field(
         1.0, gt=0, le=1000, description="All counts are multiplied by this before synthesis."
