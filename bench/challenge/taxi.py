@@ -80,8 +80,11 @@ ENTRANTS = (
     Entrant("mst"),
     Entrant(
         "histogram",
-        "the map by shift",
-        {"columns": ["shift", "pickup_community_area", "dropoff_community_area"]},
+        "the map by shift, distinct",
+        {
+            "columns": ["shift", "pickup_community_area", "dropoff_community_area"],
+            "contribution": {"rule": "distinct", "limit": 10},
+        },
     ),
     Entrant(
         "histogram",

@@ -377,6 +377,19 @@ def test_a_public_prior_pulls_noise_down() -> None:
     assert distance(fit(form | {"prior": "none"}, loss, prior=public())) > 0.5
 
 
+def test_a_public_prior_tells_how_many_rows_stand_behind_a_count() -> None:
+    """Half of each cab's four rows are in zone 0, the others in zones 1 and 2."""
+    rows = codes(400)
+    rows["zone"] = np.array([0, 0, 1, 2])[np.arange(400) % 4]
+    table = PublicTable(trips(), Table(rows, 400, np.arange(400) // 4))
+    session = session_on(trips(), rows, EXACT, CAB, np.arange(400) // 4)
+    form = {"groups": [{"columns": ["zone"]}]}
+    pooled = LinkedHistograms().fit(session, params(**form), table, 0, quiet).weights[0]
+    assert list(pooled.cells) == [0, 1, 2]
+    # Counts are 100 each; rows are 200, 100, 100, pooled with 4/3 by three counts.
+    assert pooled.values == pytest.approx([204 / 1.03, 104 / 1.03, 104 / 1.03], rel=1e-3)
+
+
 def test_a_stored_model_draws_the_same_rows() -> None:
     form = EARLY_LATE | {"links": [LINK]}
     model = fit(form, GAUSSIAN, prior=public())

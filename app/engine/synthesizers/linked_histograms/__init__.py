@@ -28,6 +28,7 @@ from app.engine.synthesizers.linked_histograms.expected import (
     bought_means,
     public_counts,
     public_means,
+    rows_behind,
 )
 from app.engine.synthesizers.linked_histograms.model import LinkedHistogramsModel
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
@@ -256,8 +257,12 @@ class _PostProcessing:
         """Weights of a group's cells, whose true total lies between `least` and `most`."""
         values = noisy.values.astype(np.float64).ravel()
         if self.prior is not None:
-            expected = public_counts(group, self.prior, samples) * self._growth(int(least))
-            return pooled_with_prior(values, noisy.standard_error, expected)
+            public = public_counts(group, self.prior, samples)
+            expected = public * self._growth(int(least))
+            pooled = pooled_with_prior(values, noisy.standard_error, expected)
+            return (
+                pooled if group.per == "entity" else pooled * rows_behind(group, self.prior, public)
+            )
         if self.clips:
             return clipped(values)
         return projected(values, noisy.standard_error, least, most)

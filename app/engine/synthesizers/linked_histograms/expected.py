@@ -13,6 +13,8 @@ from app.engine.synthesizers.public import PublicRows
 
 Floats = NDArray[np.float64]
 
+_POOLED_COUNTS = 3.0
+
 
 def cells_of(axes: Axes, codes: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     """The flat cell of each row."""
@@ -67,6 +69,18 @@ def means(sums: Floats, counts: Floats, weight: float) -> Floats:
 def _ratio(sums: Floats, counts: Floats, fallback: Floats) -> Floats:
     ratio: Floats = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), fallback)
     return ratio
+
+
+def rows_behind(group: Group, public: PublicRows, counts: Floats) -> Floats:
+    """Public rows in each cell for one that counts, shape (cells,): what counting an entity
+    once a cell hides. Each is pooled with the ratio of all cells, as by three counts more.
+
+    counts: `public_counts` of the group.
+    """
+    rows = np.bincount(cells_of(group.axes, public.codes), minlength=group.axes.cells)
+    overall = rows.sum() / counts.sum()
+    behind: Floats = (rows + _POOLED_COUNTS * overall) / (counts + _POOLED_COUNTS)
+    return behind
 
 
 def public_counts(group: Group, public: PublicRows, samples: int) -> Floats:
