@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -520,6 +523,8 @@ def test_what_is_wrong_with_a_form_is_told(form: dict[str, object], pointer: str
 
 def test_too_little_loss_and_too_large_a_public_table_are_told() -> None:
     assert "/guarantee" in [p.pointer for p in checked({}, loss=PrivacyLoss.pure(1)).problems]
+    slow = checked({"components": 100}, PublicFacts(cabs(), 10**5))
+    assert [p.pointer for p in slow.problems] == ["/params/components"]
     huge = checked({}, PublicFacts(cabs(), 10**9))
     assert {p.pointer for p in huge.problems} == {"/params", "/params/columns"}
 
@@ -545,3 +550,57 @@ def test_the_preset_is_the_published_set_up_and_other_params_override_it() -> No
     again = ArchetypesParams.model_validate(changed.model_dump(mode="json", exclude_none=True))
     assert again == changed
     assert set(SPRINT3) < set(ArchetypesParams.model_fields)
+
+
+# The page, on the challenge's schema.
+
+PAGE = Path(__file__).parents[3] / "docs/synthesizers/archetypes.md"
+EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)]
+TAXI = PrivacyUnit("entity", "taxi_id", 200)
+
+
+def challenge() -> Schema:
+    def whole(name: str, least: int, most: int) -> dict[str, object]:
+        limits = {"minimum": least, "maximum": most, "required": True}
+        return {"name": name, "type": "integer", "constraints": limits}
+
+    ranges = {
+        "shift": (0, 20),
+        "company_id": (0, 100),
+        "pickup_community_area": (-1, 77),
+        "dropoff_community_area": (-1, 77),
+        "payment_type": (-1, 8),
+        "fare": (-1, 10_000),
+        "tips": (-1, 1000),
+        "trip_total": (-1, 9975),
+        "trip_seconds": (-1, 100_000),
+        "trip_miles": (-1, 2000),
+        "trip_hour_of_day": (0, 23),
+    }
+    fields = [whole(name, *ends) for name, ends in ranges.items()]
+    return Schema.parse(
+        {"fields": [{"name": "taxi_id", "type": "string", "role": "entity"}, *fields]}
+    )
+
+
+@pytest.mark.parametrize("request_", EXAMPLES)
+def test_the_examples_of_the_page_run_as_printed(request_: dict[str, Any]) -> None:
+    assert request_["synthesizer"] == "archetypes"
+    rng = np.random.default_rng(2)
+    codes = {each.name: rng.integers(0, min(each.codes, 30), 600) for each in challenge().columns}
+    taxis = np.arange(600) % 150
+    known = PublicTable(challenge(), Table(codes, 600, taxis))
+    loss = GAUSSIAN if "delta" in request_["guarantee"] else LAPLACE
+    form = ArchetypesParams.model_validate(request_["params"])
+    facts = PublicFacts(challenge(), 600)
+    limits = dataclasses.replace(LIMITS, rows=request_.get("rows"))
+    assert not Archetypes().check(challenge(), TAXI, form, loss, facts, limits).problems
+    session = session_on(challenge(), codes, loss, TAXI, taxis)
+    table = Archetypes().fit(session, form, known, 7, quiet).sample(None, generator(1))
+    assert "trip_hour_of_day" not in table.codes, "only named columns are needed and made"
+    assert table.rows > 100
+
+
+def test_every_param_is_on_the_page() -> None:
+    for name in ArchetypesParams.model_fields:
+        assert f"`{name}`" in PAGE.read_text()

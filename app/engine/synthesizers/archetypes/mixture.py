@@ -13,11 +13,19 @@ from app.engine.privacy.declared import MixtureMode
 from app.engine.schema import Schema
 from app.engine.synthesizers.public import PublicRows
 
-MOST_FITTED_ROWS = 200_000
+MOST_FITTED_ROWS = 100_000
 """A mixture of a few columns is settled by far fewer rows; more would only take time."""
 
 _SMALLEST_WEIGHT = 1e-12
 _MOST_STEPS = 200
+_SECONDS_PER_STEP = 2e-7
+"""Of a row and a component, for a few columns, on a busy two-core machine."""
+
+
+def fitting_seconds(public_rows: int, components: int) -> float:
+    """The longest that a fit may take."""
+    rows = min(public_rows, MOST_FITTED_ROWS)
+    return rows * components * _MOST_STEPS * _SECONDS_PER_STEP
 
 
 def fit_mixture(

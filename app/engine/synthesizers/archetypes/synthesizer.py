@@ -12,7 +12,11 @@ from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archetypes.mixture import MOST_FITTED_ROWS, fit_mixture
+from app.engine.synthesizers.archetypes.mixture import (
+    MOST_FITTED_ROWS,
+    fit_mixture,
+    fitting_seconds,
+)
 from app.engine.synthesizers.archetypes.model import ArchetypesModel, load_model
 from app.engine.synthesizers.archetypes.params import ArchetypesParams, Design
 from app.engine.synthesizers.base import (
@@ -72,6 +76,7 @@ class Archetypes:
             + message_problems(design.axes, _public_bytes(design, public))
             + noise_problems(errors, _ONCE)
             + run_problems(memory, cells, limits)
+            + _time_problems(design, public, limits)
         )
         return Preflight(cells, memory, errors[0], problems)
 
@@ -162,6 +167,17 @@ def _memory(design: Design, public: PublicFacts | None, limits: Limits) -> int:
         + _STEPS_IN_MEMORY * 8 * fitted * design.params.components
         + table_bytes(len(design.columns), limits)
     )
+
+
+def _time_problems(
+    design: Design, public: PublicFacts | None, limits: Limits
+) -> tuple[Problem, ...]:
+    components = design.params.components
+    seconds = 0.0 if public is None else fitting_seconds(public.rows, components)
+    if seconds <= limits.time_s / 2:
+        return ()
+    message = f"fitting {components} components could take {round(seconds)} seconds"
+    return (Problem("/params/components", message, "choose fewer"),)
 
 
 def _total(answer: Measurement) -> tuple[float, float]:
