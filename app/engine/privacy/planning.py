@@ -170,6 +170,11 @@ class Planner:
         if isinstance(histogram.of, Summand):
             most = histogram.of.largest * self.unit.max_rows
             return Sensitivity(1, most, most**2)
+        if isinstance(histogram.of, ListedTuples):
+            # Not so many as rows: one row holds many tuples.
+            assert histogram.contribution.limit is not None
+            most = min(histogram.contribution.limit, max(len(histogram.of.tuples), 1))
+            return Sensitivity(1, most, most)
         return sensitivity(histogram.contribution, self.unit.max_rows, histogram.cells)
 
     def resolved(self, queries: Sequence[Query]) -> list[Histogram]:
