@@ -245,10 +245,11 @@ class _PostProcessing:
         values = noisy.values.astype(np.float64)
         if self.clips and self.prior is None:
             return clipped(values)
-        expected = np.zeros(len(values))
-        if self.prior is not None:
-            numbers = np.minimum(self.prior.rows_per_entity(), len(values)) - 1
-            expected += np.bincount(numbers, minlength=len(values)) * self._growth(entities)
+        if self.prior is None:
+            return smoothed(values, noisy.standard_error, entities)
+        numbers = np.minimum(self.prior.rows_per_entity(), len(values)) - 1
+        found = np.bincount(numbers, minlength=len(values)).astype(np.float64)
+        expected = found * self._growth(entities)
         return smoothed(values, noisy.standard_error, entities, expected)
 
     def group(

@@ -90,33 +90,38 @@ def pooled_with_prior(noisy: Floats, sigma: float, prior: Floats) -> Floats:
     return np.maximum(pooled, 0.0)
 
 
-def smoothed(noisy: Floats, sigma: float, total: float, expected: Floats) -> Floats:
+def smoothed(noisy: Floats, sigma: float, total: float, expected: Floats | None = None) -> Floats:
     """Non-negative numbers of entities with 1, 2, ... rows, that add up to `total`.
 
-    They differ from `expected` (0, or what a public table tells) where the noisy ones do by
-    more than noise: Haar coefficients of the difference that noise alone would reach are set
-    to 0 (Donoho and Johnstone 1994, the universal threshold), so that long empty tails are
-    not filled with noise. Then projected.
+    They differ from `expected` (what a public table tells, else 0) where the noisy ones do by
+    more than noise: Haar coefficients of the difference that noise would reach are set to 0
+    (Donoho and Johnstone 1994), so that long empty tails are not filled with noise. To give up
+    what is expected takes the universal threshold, sqrt(2 ln N) sigma of all N; from nothing,
+    the few coarse ones, which tell most, need only pass that of four times their own number.
+    Then projected.
     """
     size = 1 << max(noisy.size - 1, 0).bit_length()
-    difference = np.concatenate([noisy - expected, np.zeros(size - noisy.size)])
-    reach = sigma * math.sqrt(2 * math.log(max(size, 2)))
-    kept = _haar_thresholded(difference, reach)[: noisy.size]
-    return onto_simplex(expected + kept, total)
+    least = 2 if expected is None else size
+    start = np.zeros(noisy.size) if expected is None else expected
+    difference = np.concatenate([noisy - start, np.zeros(size - noisy.size)])
+    return onto_simplex(start + _haar_thresholded(difference, sigma, least)[: noisy.size], total)
 
 
-def _haar_thresholded(values: Floats, reach: float) -> Floats:
-    """Values whose orthonormal Haar coefficients under `reach` in size are dropped.
+def _haar_thresholded(values: Floats, sigma: float, least: int) -> Floats:
+    """Values of noise `sigma` without those Haar coefficients that it explains.
 
-    The mean is kept. In terms of halves of sums and differences, which are exact for counts,
-    a coefficient is the halved difference times sqrt(2) for each level.
+    The n of a level are kept beyond sqrt(2 ln max(4n, least)) times their noise; the mean is
+    always. Coefficients are held as halved differences of means, exact for counts, whose
+    noise is `sigma` / sqrt(2), as is that of the next level's values.
     """
     if values.size == 1:
         return values
     means = (values[0::2] + values[1::2]) / 2
     details = (values[0::2] - values[1::2]) / 2
-    details = np.where(np.abs(details) * math.sqrt(2) > reach, details, 0.0)
-    coarse = _haar_thresholded(means, reach / math.sqrt(2))
+    coarser = sigma / math.sqrt(2)
+    reach = coarser * math.sqrt(2 * math.log(max(4 * details.size, least)))
+    details = np.where(np.abs(details) > reach, details, 0.0)
+    coarse = _haar_thresholded(means, coarser, least)
     restored = np.empty_like(values)
     restored[0::2] = coarse + details
     restored[1::2] = coarse - details
