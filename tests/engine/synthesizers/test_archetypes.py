@@ -355,6 +355,15 @@ def test_bought_rows_are_the_private_ones_and_cost_a_third_histogram() -> None:
     assert checked({"rows_per_entity": "bought"}).cells == 2 + 3 + 8
 
 
+def test_bought_rows_go_to_the_archetypes_whose_public_entities_have_more() -> None:
+    model = fitted_to([50, 50], [40, 30, 30], [50, 0, 0, 0, 0, 0, 0, 50], rows_per_entity="bought")
+    table = model.sample(None, generator(3))
+    assert table.entity is not None
+    sizes, day = np.bincount(table.entity), day_cabs(table)
+    assert set(sizes[day].tolist()) == {8}
+    assert set(sizes[~day].tolist()) == {1}
+
+
 def test_the_noise_of_bought_rows_beyond_the_largest_real_number_is_dropped() -> None:
     """Without it, a hundred cells of noise would each keep its positive half."""
     rng = np.random.default_rng(3)

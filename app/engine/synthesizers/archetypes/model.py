@@ -77,13 +77,19 @@ class RowNumbers:
         return float(archetype_shares @ self._means)
 
     def draw(self, archetype: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        if self.bought is not None:
-            drawn = shuffled_cells(apportion(self.bought, len(archetype), rng), rng) + 1
-        elif self.rule == "public_mean":
-            drawn = np.floor(self._means[archetype] + rng.random(len(archetype))).astype(np.int64)
-        else:
-            drawn = self.public[self.pools.draw(archetype, rng)]
-        return np.clip(drawn, 1, self.most)
+        """Bought numbers go to entities in the order of public ones of their archetype."""
+        if self.rule == "public_mean":
+            whole = np.floor(self._means[archetype] + rng.random(len(archetype)))
+            return np.clip(whole.astype(np.int64), 1, self.most)
+        drawn = np.clip(self.public[self.pools.draw(archetype, rng)], 1, self.most)
+        if self.bought is None:
+            return drawn
+        cells = np.repeat(
+            np.arange(1, len(self.bought) + 1), apportion(self.bought, len(archetype), rng)
+        )
+        numbers = np.empty_like(drawn)
+        numbers[np.lexsort((rng.random(len(drawn)), drawn))] = np.minimum(cells, self.most)
+        return numbers
 
 
 @dataclass(frozen=True)
