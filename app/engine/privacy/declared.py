@@ -197,7 +197,8 @@ class FeatureClasses:
                 raise ValueError("cuts are finite and rise strictly")
         if len(self.classes) != math.prod(self.shape):
             raise ValueError("each combination of intervals has a class")
-        if set(self.classes) != set(range(max(self.classes) + 1)):
+        found = sorted(set(self.classes))
+        if found != list(range(len(found))):
             raise ValueError("classes are numbered from 0 without gaps")
 
     @property
@@ -258,6 +259,9 @@ def _read(fields: dict[str, Any], grouping_of: Callable[[Any], Grouping]) -> Ent
 
 def _feature(fields: dict[str, Any], grouping_of: Callable[[Any], Grouping]) -> Feature:
     grouping = fields.pop("grouping")
-    if fields["kind"] not in _KINDS:
+    column, rank, above = fields["column"], fields["rank"], fields["above"]
+    if fields["kind"] not in _KINDS or not isinstance(column, str | None):
+        raise ValueError("this is no feature")
+    if type(rank) is not int or type(above) not in (int, float):
         raise ValueError("this is no feature")
     return Feature(**fields, grouping=None if grouping is None else grouping_of(grouping))

@@ -155,7 +155,7 @@ class Kernel:
         scores = quantile_scores(self._source, self._exact.bounded, plan.query, plan.listed)
         (winner,) = noisy_winners(scores.tolist(), self.allowance.kind, plan.scale, 1)
         return Quantiled(
-            plan.query.grid[winner],
+            float(plan.query.grid[winner]),
             self._mechanism,
             plan.scale / QUANTILE_STEPS,
             plan.sensitivity / QUANTILE_STEPS,
