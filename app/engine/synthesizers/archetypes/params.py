@@ -49,8 +49,8 @@ SPRINT3: Mapping[str, Any] = {
 class ConditionalForm(Params):
     """A column and those that it is drawn given."""
 
-    column: str
-    given: tuple[str, ...] = Field(description="Columns that are drawn before this one.")
+    column: str = Field(description="The column that is drawn.")
+    given: tuple[str, ...] = Field(description="Columns that are drawn before it.")
 
 
 class ArchetypesParams(PresetParams):
