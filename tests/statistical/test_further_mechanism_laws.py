@@ -111,9 +111,9 @@ def test_a_key_of_one_unit_is_found_as_seldom_as_stated() -> None:
     for wrong in (found.scale * 1.1, found.scale / 1.1):
         assert not accepts_probability(len(found.keys), DRAWS, gaussian_tail(wrong, 4))
     kept = found.values - 1  # the noise, cut off below threshold - 1
-    weights = np.array([exp(-(value**2) / 8) for value in range(4, 8)])
-    observed = np.bincount(np.minimum(kept, 7))[4:8]
-    weights[-1] = sum(exp(-(value**2) / 8) for value in range(7, 60))
+    weights = np.array([exp(-(value**2) / 8) for value in range(4, 7)])
+    weights[-1] = sum(exp(-(value**2) / 8) for value in range(6, 60))
+    observed = np.bincount(np.minimum(kept, 6))[4:7]
     assert accepts_frequencies(observed, weights)
 
 
