@@ -50,12 +50,12 @@ class ListedTuples:
 
     def counts(self, codes: Codes, starts: NDArray[np.int64], limit: int) -> Counts:
         """How many units hold each tuple, at most `limit` of each unit."""
-        items = listed_items(codes, self.tuples.columns, self.grouped)
+        items = listed_items(codes, self.tuples.columns, self.grouped, self.tuples.parts)
         return count_tuples(self.tree, items, starts, limit)
 
     def held(self, codes: Codes, starts: NDArray[np.int64]) -> Counts:
         """How many tuples each unit holds."""
-        items = listed_items(codes, self.tuples.columns, self.grouped)
+        items = listed_items(codes, self.tuples.columns, self.grouped, self.tuples.parts)
         return tuples_held(self.tree, items, starts)
 
 

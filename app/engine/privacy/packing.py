@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from app.engine.privacy.queries import (
     Contribution,
     Count,
     Keys,
+    Parts,
     Quantile,
     Query,
     QuestionRefused,
@@ -105,7 +107,11 @@ class Packing:
 
     def _tuples(self, tuples: Tuples) -> dict[str, Any]:
         self.arrays.append(tuples.items)
-        return {**self._cells(tuples.columns, tuples.groupings), "items": len(self.arrays) - 1}
+        return {
+            **self._cells(tuples.columns, tuples.groupings),
+            "items": len(self.arrays) - 1,
+            "parts": {name: _parts_to_wire(parts) for name, parts in tuples.parts.items()},
+        }
 
     def _function(self, function: EntityFunction) -> dict[str, Any]:
         wire = function.to_json()
@@ -195,12 +201,13 @@ class Unpacking:
         }
 
     def _tuples(self, value: Any) -> Tuples:
-        wire = Fields(value, {"columns", "groupings", "items"})
+        wire = Fields(value, {"columns", "groupings", "items", "parts"})
         columns, groupings = self._cells(wire)
+        parts = {text(name): _parts_from_wire(each) for name, each in wire.mapping("parts").items()}
         items = self._pick(self.arrays, wire.value("items"))
         if items.dtype != np.int32:
             raise FrameError("tuples are 32-bit integers")
-        return allowed(lambda: Tuples(columns, groupings, items))
+        return allowed(lambda: Tuples(columns, groupings, items, parts))
 
     def _function(self, value: dict[str, Any]) -> EntityFunction:
         return allowed(
@@ -233,6 +240,23 @@ def allowed(make: Callable[[], T]) -> T:
         return make()
     except ValueError as error:
         raise QuestionRefused(str(error)) from None
+
+
+def _parts_to_wire(parts: Parts) -> dict[str, Any]:
+    return {
+        "names": list(parts.names),
+        "sizes": [len(numbers) for numbers in parts.of_cell],
+        "numbers": [number for numbers in parts.of_cell for number in numbers],
+    }
+
+
+def _parts_from_wire(value: Any) -> Parts:
+    wire = Fields(value, {"names", "sizes", "numbers"})
+    names = tuple(text(name) for name in wire.items("names"))
+    numbers = iter([integer(number) for number in wire.items("numbers")])
+    sizes = [integer(size) for size in wire.items("sizes")]
+    of_cell = tuple(tuple(islice(numbers, max(size, 0))) for size in sizes)
+    return allowed(lambda: Parts(names, of_cell))
 
 
 def _contribution(wire: Fields) -> Contribution:

@@ -222,8 +222,13 @@ class Planner:
             self._check_fit(feature.grouping, column)
 
     def _listed(self, tuples: Tuples, groupings: tuple[Grouping, ...]) -> ListedTuples:
+        cells = dict(zip(tuples.columns, (grouping.cells for grouping in groupings), strict=True))
+        for name, parts in tuples.parts.items():
+            if len(parts.of_cell) != cells.get(name):
+                raise QuestionRefused("parts are told for each cell of a column of the tuples")
+            cells[name] = len(parts.names)
         try:
-            tree = TupleTree.of(tuples.items, sum(grouping.cells for grouping in groupings))
+            tree = TupleTree.of(tuples.items, sum(cells.values()))
         except ValueError as error:
             raise QuestionRefused(str(error)) from None
         return ListedTuples(tuples, groupings, tree)

@@ -143,7 +143,16 @@ def _axes(query: Query | Keys | Tuples, schema: Schema) -> list[tuple[str, list[
     """Each column, or the function, with the labels of its cells."""
     if isinstance(query, Count) and query.function is not None:
         return [(query.function.to_json()["function"], list(query.function.labels))]
-    return [(name, schema.column(name).labels(query.groupings.get(name))) for name in query.columns]
+    parts = query.parts if isinstance(query, Tuples) else {}
+    return [
+        (
+            name,
+            list(parts[name].names)
+            if name in parts
+            else schema.column(name).labels(query.groupings.get(name)),
+        )
+        for name in query.columns
+    ]
 
 
 def _lists(texts: Texts) -> pa.Array:

@@ -89,6 +89,26 @@ class Sum:
         return Contribution("rows")
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The cells of a column as sets of public parts, such as the tags in `red;blue`.
+
+    `of_cell` tells for each cell the rising numbers of its parts, places in `names`.
+    """
+
+    names: tuple[str, ...]
+    of_cell: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) != len(self.names):
+            raise ValueError("parts have names, each its own")
+        for parts in self.of_cell:
+            if any(not 0 <= part < len(self.names) for part in parts):
+                raise ValueError("a cell has a part that has no name")
+            if any(before >= after for before, after in pairwise(parts)):
+                raise ValueError("the parts of a cell rise strictly")
+
+
 @dataclass(frozen=True, eq=False)
 class Tuples:
     """A public list of combinations of cells, all of the same length.
@@ -96,12 +116,14 @@ class Tuples:
     Item `offsets[i] + cell` says that `columns[i]` is in that cell, where `offsets` are the
     running sums of the columns' cells. `items` is int32, shape (tuples, length): each row
     rises strictly and no row occurs twice. A unit *holds* a tuple if one of its rows has
-    all its items.
+    all its items. A column in `parts` has an item for each part instead of each cell, and a
+    row has the items of all parts of its cell.
     """
 
     columns: tuple[str, ...]
     groupings: Mapping[str, Grouping]
     items: NDArray[np.int32]
+    parts: Mapping[str, Parts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -120,6 +142,7 @@ class Tuples:
         return (
             isinstance(other, Tuples)
             and (self.columns, dict(self.groupings)) == (other.columns, dict(other.groupings))
+            and dict(self.parts) == dict(other.parts)
             and np.array_equal(self.items, other.items)
         )
 

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 from app.engine.compiled import compiled
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import random_keys
+from app.engine.privacy.queries import Parts
 from app.engine.tuple_tree import TupleTree, step_below
 
+_NO_ITEM = -1
 _DRAWS_AT_ONCE = 2**21
 
 
@@ -158,24 +160,38 @@ def _add_drawn(
 
 
 def listed_items(
-    codes: Mapping[str, NDArray[Any]], columns: tuple[str, ...], groupings: Mapping[str, Grouping]
+    codes: Mapping[str, NDArray[Any]],
+    columns: tuple[str, ...],
+    groupings: Mapping[str, Grouping],
+    parts: Mapping[str, Parts],
 ) -> NDArray[np.int32]:
-    """The item of each row in each column, int32, shape (rows, columns).
+    """The items of each row, rising from the left but for -1 (none), int32, shape (rows, width).
 
-    Item `offsets[i] + cell` is cell `cell` of `columns[i]`; `offsets` are the running sums
-    of the columns' cells. Raises `ValueError` for a code outside its grouping.
+    Item `offsets[i] + cell` is cell `cell` of `columns[i]` (or one of its `parts`); `offsets`
+    are the running sums of the columns' cells (or parts). Raises `ValueError` for a code
+    outside its grouping.
     """
-    rows = len(codes[columns[0]])
-    items = np.empty((rows, len(columns)), dtype=np.int32)
+    found = []
     offset = 0
-    for position, name in enumerate(columns):
+    for name in columns:
         grouping = groupings[name]
         cells = grouping.cell_of(codes[name])
         if cells.size and not 0 <= cells.min() <= cells.max() < grouping.cells:
             raise ValueError(f"a stored code of `{name}` is outside its grouping")
-        items[:, position] = cells + offset
-        offset += grouping.cells
-    return items
+        table = _items_of_cells(grouping, parts.get(name))
+        found.append(np.where(table >= 0, table + offset, _NO_ITEM)[cells])
+        offset += len(parts[name].names) if name in parts else grouping.cells
+    return np.concatenate(found, axis=1).astype(np.int32)
+
+
+def _items_of_cells(grouping: Grouping, parts: Parts | None) -> NDArray[np.int64]:
+    """The numbers of the items of each cell, -1 for none, shape (cells, most items of a cell)."""
+    if parts is None:
+        return np.arange(grouping.cells)[:, None]
+    table = np.full((grouping.cells, max(map(len, parts.of_cell), default=0)), _NO_ITEM)
+    for cell, numbers in enumerate(parts.of_cell):
+        table[cell, : len(numbers)] = numbers
+    return table
 
 
 def tuples_held(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.privacy import tuples
+from app.engine.privacy.queries import Parts
 from app.engine.privacy.tuples import count_tuples, listed_items, tuples_held
 from app.engine.tuple_tree import TupleTree
 
@@ -114,7 +115,29 @@ def test_a_list_that_is_none_is_refused(listed: list[list[int]]) -> None:
         TupleTree.of(np.array(listed, dtype=np.int32), 12)
 
 
+def test_a_column_of_parts_has_an_item_for_each_part_of_a_cell() -> None:
+    groupings = {"tags": Grouping.identity(3, 1), "b": Grouping.identity(2, 0)}
+    parts = {"tags": Parts(("blue", "green", "red"), ((2,), (0, 2), (0, 1), ()))}
+    codes = {"tags": np.array([0, 1, 3]), "b": np.array([1, 0, 1])}
+    items = listed_items(codes, ("tags", "b"), groupings, parts)
+    assert items.tolist() == [[2, -1, 4], [0, 2, 3], [-1, -1, 4]]
+    counts = count_tuples(
+        TupleTree.of(np.array([[0, 2], [2, 4]], dtype=np.int32), 5), items, np.arange(4), 10
+    )
+    assert counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("names", "of_cell"), [((), ()), (("a", "a"), ()), (("a",), ((1,),)), (("a", "b"), ((1, 0),))]
+)
+def test_parts_that_are_none_are_refused(
+    names: tuple[str, ...], of_cell: tuple[tuple[int, ...], ...]
+) -> None:
+    with pytest.raises(ValueError, match="part"):
+        Parts(names, of_cell)
+
+
 def test_rows_become_items_with_the_running_sums_of_cells() -> None:
     groupings = {"a": Grouping((0, 2, 4), 1), "b": Grouping.identity(2, 0)}
     codes = {"a": np.array([0, 3, 4]), "b": np.array([1, 0, 1])}
-    assert listed_items(codes, ("a", "b"), groupings).tolist() == [[0, 4], [1, 3], [2, 4]]
+    assert listed_items(codes, ("a", "b"), groupings, {}).tolist() == [[0, 4], [1, 3], [2, 4]]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from itertools import combinations
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +16,23 @@ from small_tables import LIMITS, ROW, colours, digits, quiet, random_codes, sess
 
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Measurement, Quantile, TupleCount, TupleNumber, Tuples
+from app.engine.privacy.messages import decode_question, encode_question
+from app.engine.privacy.queries import (
+    Measurement,
+    Parts,
+    Quantile,
+    TupleCount,
+    TupleNumber,
+    Tuples,
+)
+from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
 from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
+from app.engine.synthesizers.aggregate_seeded.parts import cells_of_sets, parts_of
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.base import Preflight, generator
 
@@ -225,6 +238,62 @@ def test_with_columns_that_may_be_empty_no_combination_is_fabricated() -> None:
             assert model.aggregates.holds(part[(part >= 0).all(axis=1)]).all()
 
 
+def tagged() -> Schema:
+    return Schema.parse(
+        {
+            "fields": [
+                {
+                    "name": "tags",
+                    "type": "string",
+                    "constraints": {"enum": ["red", "red;blue", "blue;green", "none"]},
+                },
+                {"name": "a", "type": "integer", "constraints": {"minimum": 0, "maximum": 1}},
+            ]
+        }
+    )
+
+
+def test_each_part_of_a_list_is_an_item() -> None:
+    schema = tagged()
+    codes = {"tags": np.repeat([0, 1, 2, 4], 25), "a": np.tile([0, 1], 50)}
+    model, watched = fitted(
+        schema, codes, multi_value_columns={"tags": ";"}, percentile_percentage=100
+    )
+    counts = {text: count for length, text, count in model.long_form(schema) if length <= 2}
+    assert counts["tags:red"] == 50  # red and red;blue; names come from declared texts
+    assert counts["tags:blue;tags:red"] == 25
+    assert counts["tags:blue;tags:green"] == 25
+    assert "tags:green;tags:red" not in counts
+    assert watched.quantiles[0].grid[-1] == 4 + 1
+    table = model.sample(100, generator(0))
+    assert set(np.unique(table.codes["tags"])) <= set(range(5))
+    again = SYNTHESIZER.load(schema, ROW, model.dump())
+    assert again.sample(9, generator(0)).codes["tags"].tolist() == (
+        model.sample(9, generator(0)).codes["tags"].tolist()
+    )
+
+
+def test_a_set_of_parts_that_no_text_has_becomes_one_that_adds_none() -> None:
+    parts = Parts(("blue", "green", "red"), ((2,), (0, 2), (0, 1), ()))
+    held = np.array([[0, 1, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]], dtype=bool)
+    assert cells_of_sets(parts, held).tolist() == [0, 1, 3, 1]
+
+
+def test_tuples_of_parts_cross_the_pipe() -> None:
+    schema = tagged()
+    column = schema.column("tags")
+    tuples = Tuples(
+        ("tags",),
+        {"tags": column.grouping},
+        np.array([[0, 1]], dtype=np.int32),
+        {"tags": parts_of(column, ";")},
+    )
+    question = CountQuestion((TupleCount(tuples, 2),), PrivacyLoss.zcdp(10**9), None)
+    frame = encode_question(question)
+    (query,) = decode_question(frame).queries  # type: ignore[union-attr]
+    assert query == question.queries[0]
+
+
 def test_zeros_that_are_not_sensitive_mean_nothing() -> None:
     schema = digits({"a": 3, "b": 3})
     codes = {"a": np.repeat([0, 1], 50), "b": np.repeat([0, 2], 50)}
@@ -283,6 +352,8 @@ def test_a_stored_model_that_is_impossible_is_refused() -> None:
         ({}, PrivacyLoss.pure(10**12), "/guarantee"),
         ({"columns": ["nobody"]}, EXACT, "/params/columns/0"),
         ({"sensitive_zeros": ["nobody"]}, EXACT, "/params/sensitive_zeros/0"),
+        ({"multi_value_columns": {"size": ";"}}, EXACT, "/params/multi_value_columns/size"),
+        ({"multi_value_columns": {"nobody": ";"}}, EXACT, "/params/multi_value_columns/nobody"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(
@@ -302,3 +373,46 @@ def test_more_rows_of_an_entity_mean_more_noise() -> None:
     rows = checked(colours(entity=True)).expected_error
     entities = checked(colours(entity=True), unit).expected_error
     assert entities > 2.9 * rows
+
+
+PAGE = Path(__file__).parents[3] / "docs/synthesizers/aggregate_seeded.md"
+
+
+@pytest.mark.parametrize("example", re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL))
+def test_the_examples_of_the_page_are_accepted(example: str) -> None:
+    request = json.loads(example)
+    bounds = {
+        "shift": (0, 20),
+        "company_id": (0, 100),
+        "pickup_community_area": (-1, 77),
+        "dropoff_community_area": (-1, 77),
+        "payment_type": (0, 8),
+        "fare": (-1, 10000),
+        "tips": (-1, 1000),
+        "trip_total": (-1, 9975),
+        "trip_seconds": (-1, 100000),
+        "trip_miles": (-1, 2000),
+    }
+    schema = Schema.parse(
+        {
+            "fields": [
+                {"name": "taxi_id", "type": "integer", "role": "entity"},
+                *(
+                    {
+                        "name": name,
+                        "type": "integer",
+                        "constraints": {"minimum": low, "maximum": high},
+                    }
+                    for name, (low, high) in bounds.items()
+                ),
+            ]
+        }
+    )
+    assert request["synthesizer"] == SYNTHESIZER.name
+    found = checked(schema, PrivacyUnit("entity", "taxi_id", 200), **request["params"])
+    assert not found.problems
+
+
+def test_the_page_names_every_param() -> None:
+    for name in AggregateSeededParams.model_fields:
+        assert f"`{name}`" in PAGE.read_text()

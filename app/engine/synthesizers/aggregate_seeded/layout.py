@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,93 +10,140 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
+from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
+from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
+from app.engine.synthesizers.aggregate_seeded.parts import (
+    cells_of_sets,
+    parts_of,
+    parts_problems,
+)
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Problem
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Items are numbered through the cells of the columns in order.
+    """Items are numbered through the cells of the columns in order; a column in `parts` has an
+    item for each part instead.
 
     `absent` is, for each column, the cell that counts as no item at all, or None where every
-    cell is an item and a row must have one.
+    cell is an item and a row must have one (None also for a column of parts). An *axis* holds
+    the items that exclude each other: those of a column, or one part alone.
     """
 
     axes: Axes
     absent: tuple[int | None, ...]
+    parts: Mapping[str, Parts]
 
     @classmethod
-    def of(cls, schema: Schema, axes: Axes, sensitive_zeros: Sequence[str] | None) -> Layout:
+    def of(cls, schema: Schema, axes: Axes, params: AggregateSeededParams) -> Layout:
         """A column's nothing is its zero, if zeros of the column are not sensitive; else null."""
-        return cls(
-            axes,
-            tuple(
-                _absent_cell(schema.column(name), grouping, sensitive_zeros)
-                for name, grouping in axes.groupings.items()
-            ),
+        parts = {
+            name: parts_of(schema.column(name), separator)
+            for name, separator in params.multi_value_columns.items()
+        }
+        absent = tuple(
+            None if name in parts else _absent_cell(schema.column(name), grouping, params)
+            for name, grouping in axes.groupings.items()
+        )
+        return cls(axes, absent, parts)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many items each column has."""
+        return tuple(
+            len(self.parts[name].names) if name in self.parts else grouping.cells
+            for name, grouping in self.axes.groupings.items()
         )
 
     @property
-    def columns(self) -> int:
-        return len(self.absent)
-
-    @property
     def most_items(self) -> int:
-        return sum(self.axes.shape)
+        return sum(self.widths)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """The first item of each column, int64, shape (columns,)."""
-        return np.concatenate([[0], np.cumsum(self.axes.shape)[:-1]]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum(self.widths)[:-1]]).astype(np.int64)
+
+    @cached_property
+    def axis_sizes(self) -> tuple[int, ...]:
+        """How many items each axis has, in the order of the items."""
+        sizes: list[int] = []
+        for name, width in zip(self.axes.names, self.widths, strict=True):
+            sizes += [1] * width if name in self.parts else [width]
+        return tuple(sizes)
 
     @cached_property
     def axis(self) -> NDArray[np.int64]:
-        """The column of each item, int64, shape (most_items,)."""
-        return np.repeat(np.arange(self.columns), self.axes.shape)
+        """The axis of each item, int64, shape (most_items,)."""
+        return np.repeat(np.arange(len(self.axis_sizes)), self.axis_sizes)
+
+    def _single(self) -> list[tuple[str, int, int, int | None]]:
+        """Of each column that is no column of parts: name, axis, first item, nothing."""
+        return [
+            (name, int(self.axis[offset]), int(offset), nothing)
+            for name, offset, nothing in zip(
+                self.axes.names, self.offsets, self.absent, strict=True
+            )
+            if name not in self.parts
+        ]
 
     @cached_property
     def required(self) -> NDArray[np.int64]:
-        """Columns of which a row must have an item."""
-        return np.array([i for i, cell in enumerate(self.absent) if cell is None], dtype=np.int64)
+        """Axes of which a row must have an item."""
+        must = [axis for _, axis, _, nothing in self._single() if nothing is None]
+        return np.array(must, dtype=np.int64)
+
+    @cached_property
+    def fillable(self) -> NDArray[np.int64]:
+        """Axes of all columns but those of parts, whose parts may all be missing."""
+        return np.array([axis for _, axis, _, _ in self._single()], dtype=np.int64)
 
     def singles(self) -> NDArray[np.int32]:
         """All items, shape (items, 1)."""
         items = np.arange(self.most_items, dtype=np.int32)
-        gone = [
-            int(offset) + cell
-            for offset, cell in zip(self.offsets, self.absent, strict=True)
-            if cell is not None
-        ]
+        gone = [first + nothing for _, _, first, nothing in self._single() if nothing is not None]
         return np.delete(items, gone)[:, None]
 
     def cells(self, records: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
-        """The cell of each record in each column; an open place is the column's nothing."""
+        """The cell of each record in each column; an open place is the column's nothing.
+
+        Of a column of parts it is the cell that has most of the record's parts and no other;
+        where every cell has some other, the one with the fewest.
+        """
         cells = {}
-        for column, name in enumerate(self.axes.names):
-            items = records[:, column].astype(np.int64)
-            nothing = self.absent[column]
-            cells[name] = items - self.offsets[column]
+        for name, axis, first, nothing in self._single():
+            items = records[:, axis].astype(np.int64)
+            cells[name] = items - first
             cells[name][items < 0] = 0 if nothing is None else nothing
-        return cells
+        for name, parts in self.parts.items():
+            first = int(self.offsets[self.axes.names.index(name)])
+            axes = self.axis[first : first + len(parts.names)]
+            cells[name] = cells_of_sets(parts, records[:, axes] >= 0)
+        return {name: cells[name] for name in self.axes.names}
 
     def items(self, codes: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int32]:
-        """The item of each row in each column, -1 for none; int32, shape (rows, columns)."""
+        """The item of each row on each axis, -1 for none; int32, shape (rows, axes)."""
         rows = len(codes[self.axes.names[0]])
-        table = np.empty((rows, self.columns), dtype=np.int32)
-        for column, (name, grouping) in enumerate(self.axes.groupings.items()):
-            table[:, column] = grouping.cell_of(codes[name]) + self.offsets[column]
-        for column, cell in enumerate(self.absent):
-            if cell is not None:
-                table[table[:, column] == self.offsets[column] + cell, column] = -1
+        table = np.full((rows, len(self.axis_sizes)), -1, dtype=np.int32)
+        groupings = self.axes.groupings
+        for name, axis, first, nothing in self._single():
+            cells = groupings[name].cell_of(codes[name])
+            table[:, axis] = np.where(cells == nothing, -1, cells + first)
+        for name, parts in self.parts.items():
+            cells = groupings[name].cell_of(codes[name])
+            first = int(self.offsets[self.axes.names.index(name)])
+            for part in range(len(parts.names)):
+                having = [cell for cell, numbers in enumerate(parts.of_cell) if part in numbers]
+                is_held = np.isin(cells, having)
+                table[is_held, self.axis[first + part]] = first + part
         return table
 
 
-def _absent_cell(
-    column: Column, grouping: Grouping, sensitive_zeros: Sequence[str] | None
-) -> int | None:
+def _absent_cell(column: Column, grouping: Grouping, params: AggregateSeededParams) -> int | None:
     zero = zero_code(column)
-    is_sensitive = sensitive_zeros is None or column.name in sensitive_zeros
+    is_sensitive = params.sensitive_zeros is None or column.name in params.sensitive_zeros
     code = column.null_code if is_sensitive or zero is None else zero
     return None if code is None else int(grouping.cell_of(np.array([code]))[0])
 
@@ -108,13 +155,17 @@ def zero_code(column: Column) -> int | None:
     return column.code("0") if column.type == "string" else None
 
 
-def zero_problems(axes: Axes, sensitive_zeros: Sequence[str] | None) -> tuple[Problem, ...]:
-    return tuple(
+def layout_problems(
+    schema: Schema, axes: Axes, params: AggregateSeededParams
+) -> tuple[Problem, ...]:
+    """What is wrong with `sensitive_zeros` and `multi_value_columns`."""
+    unknown = tuple(
         Problem(
             f"/params/sensitive_zeros/{position}",
             f"`{name}` is not among the chosen columns",
             "name chosen columns only",
         )
-        for position, name in enumerate(sensitive_zeros or ())
+        for position, name in enumerate(params.sensitive_zeros or ())
         if name not in axes.groupings
     )
+    return unknown + parts_problems(schema, axes, params.multi_value_columns)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
+from app.engine.privacy.queries import Parts
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
@@ -104,10 +105,13 @@ class AggregateSeededModel:
 
     def long_form(self, schema: Schema) -> Iterator[tuple[int, str, int]]:
         """Each kept combination: its length, `column:value` joined by `;`, and its count."""
+        parts = self.layout.parts
         texts = [
             f"{name}:{label}"
             for name, grouping in self.layout.axes.groupings.items()
-            for label in schema.column(name).labels(grouping)
+            for label in (
+                parts[name].names if name in parts else schema.column(name).labels(grouping)
+            )
         ]
         for level in self.aggregates.levels:
             for items, count in zip(level.items.tolist(), level.counts.tolist(), strict=True):
@@ -119,7 +123,7 @@ class AggregateSeededModel:
         return self.size.rows if self.size.entities is None else self.size.entities
 
     def _completed_columns(self) -> NDArray[np.int64]:
-        return np.arange(self.layout.columns) if self.making.complete_all else self.layout.required
+        return self.layout.fillable if self.making.complete_all else self.layout.required
 
     def _single_counts(self) -> NDArray[np.int64]:
         counts = np.zeros(self.layout.most_items, dtype=np.int64)
@@ -162,6 +166,7 @@ class AggregateSeededModel:
             "model": "aggregate_seeded",
             "axes": self.layout.axes.to_json(),
             "absent": list(self.layout.absent),
+            "parts": {name: _parts_to_json(parts) for name, parts in self.layout.parts.items()},
             "length": self.aggregates.length,
             "size": self.size.to_json(),
             "making": self.making.to_json(),
@@ -178,7 +183,8 @@ class AggregateSeededModel:
         """A stored model; raises `ModelFormatError` if it does not fit."""
         header, arrays = unpack(data)
         axes = Axes.from_json(header.get("axes"), schema)
-        layout = Layout(axes, _stored_absent(header.get("absent"), axes))
+        absent = _stored_absent(header.get("absent"), axes)
+        layout = Layout(axes, absent, _stored_parts(header.get("parts"), axes))
         length = number(header, "length", least=1, most=16)
         unseen = header.get("unseen")
         if not isinstance(unseen, float) or not 0 <= unseen < 2**53:
@@ -190,6 +196,29 @@ class AggregateSeededModel:
             Making.from_json(header.get("making")),
             unseen,
         )
+
+
+def _parts_to_json(parts: Parts) -> dict[str, Any]:
+    return {"names": list(parts.names), "of_cell": [list(each) for each in parts.of_cell]}
+
+
+def _stored_parts(wire: Any, axes: Axes) -> dict[str, Parts]:
+    try:
+        stored = {
+            name: Parts(
+                tuple(str(part) for part in each["names"]),
+                tuple(tuple(int(part) for part in cell) for cell in each["of_cell"]),
+            )
+            for name, each in wire.items()
+        }
+        fits = all(
+            len(parts.of_cell) == axes.groupings[name].cells for name, parts in stored.items()
+        )
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelFormatError("the stored model has no valid parts") from error
+    if not fits:
+        raise ModelFormatError("the stored model has no valid parts")
+    return stored
 
 
 def _stored_absent(wire: Any, axes: Axes) -> tuple[int | None, ...]:

@@ -93,6 +93,10 @@ class AggregateSeededParams(PresetParams):
         description="Columns whose zeros are values; zeros of the others mean that there is "
         "nothing. All columns if omitted.",
     )
+    multi_value_columns: dict[str, Annotated[str, Field(min_length=1, max_length=8)]] = Field(
+        default_factory=dict,
+        description="Separators of columns of text whose values are lists: each part is an item.",
+    )
     complete: Literal["required", "all"] = Field(
         "required",
         description="Columns whose open places are filled: those that cannot be empty, or all.",
@@ -100,6 +104,9 @@ class AggregateSeededParams(PresetParams):
 
     presets: ClassVar = {
         "sprint3": {
+            "reporting_length": 2,
+            "percentile_percentage": 5,
+            "weight_selection_percentile": 10.0,
             "columns": (
                 "shift",
                 "company_id",

@@ -17,7 +17,7 @@ from app.engine.synthesizers.aggregate_seeded.budget import (
     divided,
     first_threshold,
 )
-from app.engine.synthesizers.aggregate_seeded.layout import Layout, zero_problems
+from app.engine.synthesizers.aggregate_seeded.layout import Layout, layout_problems
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, Making
 from app.engine.synthesizers.aggregate_seeded.params import (
     AggregateSeededParams,
@@ -65,15 +65,18 @@ class AggregateSeeded:
         limits: Limits,
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, params.bins)
-        problems += zero_problems(axes, params.sensitive_zeros) + message_problems(axes)
+        if not problems:
+            problems += layout_problems(schema, axes, params)
+        problems += message_problems(axes)
         problems += _loss_problems(loss) + _item_problems(sum(axes.shape))
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
-        tuples = _most_tuples(axes.shape, params.reporting_length)
+        sizes = Layout.of(schema, axes, params).axis_sizes
+        tuples = _most_tuples(sizes, params.reporting_length)
         memory = table_bytes(len(axes.names), limits) + _working_bytes(
-            axes.shape, params.reporting_length, tuples
+            sizes, params.reporting_length, tuples
         )
-        error = _division(loss, unit, params).sigma(1) * math.sqrt(len(axes.names) * unit.max_rows)
+        error = _division(loss, unit, params).sigma(1) * math.sqrt(len(sizes) * unit.max_rows)
         return Preflight(tuples, memory, error, run_problems(memory, tuples, limits))
 
     def fit(
@@ -85,7 +88,7 @@ class AggregateSeeded:
         progress: Progress,
     ) -> AggregateSeededModel:
         axes, _ = choose_axes(session.schema, params.columns, params.bins)
-        layout = Layout.of(session.schema, axes, params.sensitive_zeros)
+        layout = Layout.of(session.schema, axes, params)
         division = _division(session.allowance, session.unit, params)
         progress(0.05, "counting")
         size = _measured_size(session, division)
@@ -184,7 +187,9 @@ class _Aggregation:
         return adaptive_threshold(sigma, limit, self._params.etas[length - 2])
 
     def _tuples(self, items: Items) -> Tuples:
-        return Tuples(self._layout.axes.names, self._layout.axes.groupings, items)
+        return Tuples(
+            self._layout.axes.names, self._layout.axes.groupings, items, self._layout.parts
+        )
 
 
 def _division(loss: PrivacyLoss, unit: PrivacyUnit, params: AggregateSeededParams) -> Division:
