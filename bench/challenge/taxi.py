@@ -62,7 +62,7 @@ ENTRANTS = (
         most_epsilon=1,
     ),
     Entrant("linked_histograms", "", SPRINT3),
-    Entrant("linked_histograms", "no public prior", {**SPRINT3, "prior": "none"}),
+    Entrant("linked_histograms", "no public prior", {**SPRINT3, "prior": "independent"}),
     Entrant(
         "linked_histograms",
         PUBLISHED,
@@ -121,7 +121,7 @@ def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
         if entrant.system not in known or (only and entrant.system not in only):
             continue
         uses = public_use(registry.builtin(entrant.system)) != "no"
-        is_public = uses and entrant.form.get("prior") != "none"
+        is_public = uses and entrant.form.get("prior") not in ("none", "independent")
         for name in PUBLIC if is_public else PUBLIC[:1]:
             shown = name if uses else "none"
             for epsilon in EPSILONS:

@@ -10,6 +10,7 @@ from app.engine.synthesizers.linked_histograms.expected import means
 from app.engine.synthesizers.linked_histograms.weights import (
     Weights,
     clipped,
+    independent,
     pooled_with_prior,
     projected,
     smoothed,
@@ -56,6 +57,18 @@ def test_where_the_noise_explains_the_difference_the_public_numbers_stay() -> No
     assert smoothed(noisy, 10.0, 100, public) == pytest.approx(public)
     far = np.array([0.0, 0.0, 0.0, 100.0])
     assert smoothed(far, 1.0, 100, public) == pytest.approx(far)
+
+
+def test_independent_columns_have_the_products_of_their_shares() -> None:
+    found = independent(np.array([[30.0, 10.0], [45.0, 15.0]]), 100.0)
+    assert found == pytest.approx(np.array([[30, 10], [45, 15]]))
+    assert not independent(np.array([[1.0, 2.0]]), 0.0).any()
+
+
+def test_shares_of_independent_columns_are_never_negative() -> None:
+    found = independent(np.array([[30.0, -20.0], [10.0, -20.0]]), 10.0)
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(10)
 
 
 def test_a_prior_weighs_as_its_variance_says() -> None:

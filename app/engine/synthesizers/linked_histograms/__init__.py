@@ -42,9 +42,11 @@ from app.engine.synthesizers.linked_histograms.plan import (
 from app.engine.synthesizers.linked_histograms.weights import (
     Weights,
     clipped,
+    independent,
     pooled_with_prior,
     projected,
     smoothed,
+    total_between,
 )
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
 
@@ -119,9 +121,12 @@ class LinkedHistograms:
         progress(0.6, "expected values")
         expected = self._expected(session, plan, bought, means, rows)
         progress(0.8, "post-processing")
-        prior = rows if pools else None
-        clips = params.post_processing == "clip"
-        post_processing = _PostProcessing(clips, prior, generator(seed))
+        post_processing = _PostProcessing(
+            clips=params.post_processing == "clip",
+            assumes_independence=params.prior != "none",
+            prior=rows if pools else None,
+            rng=generator(seed),
+        )
         return _model(session.schema, plan, answers, found, expected, post_processing)
 
     def delta_share(self, params: LinkedHistogramsParams) -> float:
@@ -233,10 +238,11 @@ def _cell_problems(cells: int) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _PostProcessing:
-    """What is done with noisy counts: pooled with `prior` rows if any, else projected, or
-    clipped as published."""
+    """What is done with noisy counts: pooled with `prior` rows if any, else clipped as
+    published, or pooled with what independent columns would have, or projected."""
 
     clips: bool
+    assumes_independence: bool
     prior: PublicRows | None
     rng: np.random.Generator
 
@@ -256,7 +262,8 @@ class _PostProcessing:
         self, group: Group, noisy: Measurement, samples: int, least: float, most: float
     ) -> NDArray[np.float64]:
         """Weights of a group's cells, whose true total lies between `least` and `most`."""
-        values = noisy.values.astype(np.float64).ravel()
+        shaped = noisy.values.astype(np.float64)
+        values = shaped.ravel()
         if self.prior is not None:
             public = public_counts(group, self.prior, samples)
             expected = public * self._growth(int(least))
@@ -266,6 +273,10 @@ class _PostProcessing:
             )
         if self.clips:
             return clipped(values)
+        if self.assumes_independence and shaped.ndim > 1:
+            total = total_between(values, noisy.standard_error, least, most)
+            expected = independent(shaped, total).ravel()
+            return pooled_with_prior(values, noisy.standard_error, expected)
         return projected(values, noisy.standard_error, least, most)
 
     def found(self, group: Group, found: Discovered) -> Weights:

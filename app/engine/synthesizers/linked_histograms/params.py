@@ -123,10 +123,10 @@ class LinkedHistogramsParams(PresetParams):
         "project",
         description="`project`: nearest counts that can be real; `clip`: negative ones become 0.",
     )
-    prior: Literal["none", "public"] | None = Field(
+    prior: Literal["public", "independent", "none"] | None = Field(
         None,
-        description="`public`: noisy counts are pooled with the counts of the public dataset; the "
-        "default if one is named.",
+        description="What noisy counts are pooled with: `public` counts, the default if a public "
+        "dataset is named; else, with `project`, those of `independent` columns; or `none`.",
     )
     links: tuple[LinkForm, ...] = Field(
         (), max_length=16, description="Columns paired by rank, in order."

@@ -64,9 +64,28 @@ def projected(noisy: Floats, sigma: float, least: float, most: float) -> Floats:
     entities and of their rows give. Where the sum's own noise is wider than that room, it
     says nothing, and the middle is taken.
     """
+    return onto_simplex(noisy, total_between(noisy, sigma, least, most))
+
+
+def total_between(noisy: Floats, sigma: float, least: float, most: float) -> float:
     error = sigma * math.sqrt(noisy.size)
     total = (least + most) / 2 if error > most - least else float(noisy.sum())
-    return onto_simplex(noisy, min(max(total, least), most))
+    return min(max(total, least), most)
+
+
+def independent(noisy: Floats, total: float) -> Floats:
+    """Expected counts were the columns independent: the product of the shares of each.
+
+    noisy: one axis for each column. A column's shares are its noisy sums over the others, as
+    near as shares can be.
+    """
+    if total <= 0:
+        return np.zeros(noisy.shape)
+    product = np.asarray(total, dtype=np.float64)
+    for axis in range(noisy.ndim):
+        sums = noisy.sum(axis=tuple(other for other in range(noisy.ndim) if other != axis))
+        product = np.multiply.outer(product, onto_simplex(sums, total) / total)
+    return product
 
 
 def pooled_with_prior(noisy: Floats, sigma: float, prior: Floats) -> Floats:
