@@ -353,6 +353,28 @@ def test_a_sample_has_the_rows_asked_for_and_no_entity_over_the_bound(rows: int)
         assert set(table.entity) == set(range(int(table.entity.max()) + 1))
 
 
+def test_an_empty_table_gives_an_empty_one_and_still_any_rows_asked_for() -> None:
+    model = fit(EARLY_LATE | {"links": [LINK]}, rows=0, prior=public())
+    assert model.sample(None, generator(0)).rows == 0
+    assert model.sample(7, generator(0)).rows == 7
+
+
+def test_nulls_are_paired_at_random_and_stay_null() -> None:
+    schema = trips(missingValues=["", "-"])
+    wire = schema.to_wire()
+    wire["fields"][4]["constraints"]["required"] = False
+    schema = Schema.parse(wire)
+    rows = codes(400)
+    rows["seconds"][:100] = 100
+    session = session_on(schema, rows, EXACT, CAB, np.arange(400) % 100)
+    form = EARLY_LATE | {"links": [LINK], "prior": "none"}
+    model = LinkedHistograms().fit(session, params(**form), public(), 0, quiet)
+    table = model.sample(None, generator(0))
+    zones = table.codes["zone"][table.codes["seconds"] == 100]
+    assert len(zones) >= 100, "once in each cab"
+    assert set(zones) == {0, 1, 2, 3}
+
+
 def test_it_works_on_rows_that_stand_for_themselves() -> None:
     table = fit({}, unit=ROW).sample(None, generator(0))
     assert table.rows == 400

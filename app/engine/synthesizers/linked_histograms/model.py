@@ -138,15 +138,13 @@ def _finite(arrays: dict[str, NDArray[np.float64]], name: str, size: int) -> NDA
 
 
 def _adding_up_to(lengths: Ints, rows: int, most: int, rng: np.random.Generator) -> Ints:
-    """Lengths changed by as few rows as it takes, at random, to add up; each 1 to `most`."""
-    missing = rows - int(lengths.sum())
-    room = most - lengths if missing > 0 else lengths - 1
-    places = np.repeat(np.arange(len(lengths)), room)
-    changed = np.bincount(
-        rng.choice(places, abs(missing), replace=False) if missing else places[:0],
-        minlength=len(lengths),
-    )
-    return lengths + (changed if missing > 0 else -changed)
+    """Lengths changed at random, as evenly as can be, to add up; each stays 1 to `most`."""
+    changed = lengths.copy()
+    while missing := rows - int(changed.sum()):
+        step = 1 if missing > 0 else -1
+        free = np.flatnonzero(changed < most if missing > 0 else changed > 1)
+        changed[rng.permutation(free)[: abs(missing)]] += step
+    return changed
 
 
 def _ranks(column: Column, codes: Ints, rng: np.random.Generator) -> NDArray[np.float64]:
