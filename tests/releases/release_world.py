@@ -146,6 +146,7 @@ class World:
         unit: Mapping[str, Any] | None = None,
         epsilon: str = "10",
         delta: str = "0.000001",
+        delta_for_approximate: str = "0",
         accountant: Accountant = Accountant.BASIC,
         state: str = "ready",
         rows: int | None = 1000,
@@ -162,7 +163,7 @@ class World:
                 budget_epsilon=Decimal(epsilon),
                 budget_delta=Decimal(delta),
                 accountant=accountant,
-                delta_for_approximate=Decimal(0),
+                delta_for_approximate=Decimal(delta_for_approximate),
             )
             session.add(
                 DatasetRow(

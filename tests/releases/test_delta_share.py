@@ -1,0 +1,136 @@
+"""Delta that a synthesizer sets aside, from its word to the ledger; and who gets public rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from release_world import World, wanted
+
+from app.engine.privacy.accounting import rho_for
+from app.engine.privacy.loss import Accountant, PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import child, registry
+from app.engine.synthesizers.base import Limits, Preflight, delta_share, public_use
+from app.engine.synthesizers.histogram import Histogram
+from app.engine.synthesizers.operations import Check, Checked
+from app.engine.synthesizers.registry import Entry
+from app.jobs.fit import _Order
+from app.releases.models import ReleaseRow
+
+ONE = 10**12
+GUARANTEE = {"epsilon": "1", "delta": "0.000001"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[PrivacyLoss]:
+    """Lets `histogram` set a quarter of delta aside; the losses that its `check` was told."""
+    losses = []
+    check = Histogram.check
+
+    def told(self: Histogram, schema: Any, unit: Any, params: Any, loss: Any, *rest: Any) -> Any:
+        losses.append(loss)
+        return check(self, schema, unit, params, loss, *rest)
+
+    monkeypatch.setattr(Histogram, "check", told)
+    monkeypatch.setattr(Histogram, "delta_share", lambda *_: 0.25, raising=False)
+    return losses
+
+
+def booked(service: World, release_id: str) -> ReleaseRow:
+    with service.database.read() as session:
+        return session.get_one(ReleaseRow, release_id)
+
+
+def test_the_share_is_set_aside_in_the_session_and_comes_out_of_the_guarantee(
+    service: World, asked: list[PrivacyLoss]
+) -> None:
+    dataset = service.add_dataset()
+    answer = service.custodian.release(dataset, guarantee=GUARANTEE)
+    assert answer.status_code == 202, answer.text
+    row = booked(service, answer.json()["id"])
+    assert (row.charge_primary, row.charge_delta) == (ONE, ONE)
+    assert (row.loss_amount, row.loss_delta) == (rho_for(ONE, ONE * 3 // 4), ONE // 4)
+    assert asked[-1] == PrivacyLoss.zcdp(row.loss_amount, row.loss_delta)
+
+
+def test_on_zcdp_the_share_is_charged_beside_rho(service: World, asked: list[PrivacyLoss]) -> None:
+    dataset = service.add_dataset(
+        accountant=Accountant.ZCDP, delta="0.00001", delta_for_approximate="0.0000004"
+    )
+    path = f"/v1/datasets/{dataset}/releases"
+    preview = service.custodian.post(f"{path}/preflight", wanted(guarantee=GUARANTEE)).json()
+    assert preview["fits"]
+    answer = service.custodian.release(dataset, guarantee=GUARANTEE)
+    assert answer.status_code == 202, answer.text
+    row = booked(service, answer.json()["id"])
+    assert (row.charge_primary, row.charge_delta) == (row.loss_amount, ONE // 4)
+    assert preview["charge"]["delta"] == "0.00000025"
+    # The rest of what the account set aside is too little for another.
+    assert not service.custodian.post(f"{path}/preflight", wanted(guarantee=GUARANTEE)).json()[
+        "fits"
+    ]
+    refused = service.custodian.release(dataset, guarantee=GUARANTEE)
+    assert refused.status_code == 409
+    assert refused.json()["limited_by"] == "delta"
+    assert asked
+
+
+def test_a_guarantee_without_delta_sets_nothing_aside(
+    service: World, asked: list[PrivacyLoss]
+) -> None:
+    answer = service.custodian.release(service.add_dataset(), guarantee={"epsilon": "1"})
+    assert answer.status_code == 202, answer.text
+    assert booked(service, answer.json()["id"]).loss_delta == 0
+    assert set(asked) == {PrivacyLoss.pure(ONE)}
+
+
+class Guest:
+    """A third party with approximate steps."""
+
+    Params = Histogram.Params
+
+    def check(self, *_: Any) -> Preflight:
+        return Preflight(1, 1, 1.0)
+
+    def delta_share(self, params: Any) -> float:
+        return 0.5 if params.columns else 0.0
+
+
+def test_a_child_tells_the_share_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "load", lambda _: Guest())
+    schema = Schema.parse({"fields": [{"name": "a", "type": "boolean"}]})
+    request = Check(
+        "guest",
+        {"columns": ["a"]},
+        schema,
+        PrivacyUnit("row"),
+        PrivacyLoss.zcdp(ONE),
+        None,
+        Limits(10, None, 2**30, 10.0),
+    )
+    checked = Checked.from_frame(child._checked(request).to_frame())
+    assert checked.delta_share == 0.5
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_no_other_share_is_one(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest: Any = Guest()
+    monkeypatch.setattr(Guest, "delta_share", lambda *_: share)
+    with pytest.raises(ValueError, match="share"):
+        delta_share(guest, None)
+    assert delta_share(Histogram(), None) == 0
+
+
+def test_built_ins_get_public_rows_if_they_say_so_and_third_parties_always() -> None:
+    def gets(entry: Entry, public: str | None = "ds_public") -> bool:
+        release = ReleaseRow(public_dataset_id=public, synthesizer=entry.name)
+        return _Order(release, entry, Accountant.BASIC, "").uses_public
+
+    assert public_use(Histogram()) == "no"
+    for entry in registry.entries():
+        if entry.builtin:
+            assert gets(entry) == (public_use(registry.builtin(entry.name)) != "no")
+    assert gets(registry.entry("archetypes"))
+    assert not gets(registry.entry("archetypes"), None)
+    assert gets(Entry("guest", "guest", "1", False, "enforced"))
