@@ -1,16 +1,15 @@
 """Finding the combinations of cells that many units have, without listing the domain.
 
-Statement. Each unit enters at most m distinct keys. Every key that occurs gets its count plus
-discrete Gaussian noise Z, and is published with it if that is at least t, where
+Statement. Each unit enters at most m distinct keys. Every key that some unit entered gets
+its count plus discrete Gaussian noise Z, and is published with it if that is at least t, where
 1 - (1 - P[Z >= t - 1])^m <= delta. This is delta-approximately rho-zCDP, with rho the cost of
 the noise for an L2 distance of sqrt(m).
 Proof. Couple the draws of all other units, and let the larger table be the one with the unit
-more. On the keys that occur in both tables the counts differ by at most 1 in at most m places:
-the Gaussian mechanism, followed by post-processing. At most m keys occur in the larger table
-alone; each has count 1, by this unit only, and stays below t with probability
-1 - P[Z >= t - 1], independently. So with probability at least 1 - delta none of them is
-published, and given that, what is published is the same Gaussian mechanism. Were the keys
-that both tables share and those of one table fewer than m each, the same holds.
+more. On the keys that were entered in both tables the counts differ by at most 1 in at most m
+places: the Gaussian mechanism, followed by post-processing. At most m keys were entered in
+the larger table alone; each has count 1, by this unit only, and stays below t with
+probability 1 - P[Z >= t - 1], independently. So with probability at least 1 - delta none of
+them is published, and given that, what is published is the same Gaussian mechanism.
 
 Keys come out in rising order, which tells nothing of the rows.
 """
@@ -81,7 +80,9 @@ def exact_keys(
     groupings: Sequence[Grouping],
     limit: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every key that some unit has, and how many units enter it.
+    """Every key that some unit enters, and how many do.
+
+    A key that units have but none entered is left out: noised, it would count beyond m.
 
     Keys: int64, shape (keys, columns), in rising order; counts: int64, shape (keys,).
     """
@@ -102,7 +103,8 @@ def exact_keys(
             unit_of_rows(starts), number[starts[0] : starts[-1]], max(len(keys), 1)
         )
         counts += np.bincount(pairs.drawn(limit), minlength=len(keys))
-    return keys, counts
+    entered = counts > 0
+    return keys[entered], counts[entered]
 
 
 def _numbered(

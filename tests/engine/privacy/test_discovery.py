@@ -82,6 +82,16 @@ def test_each_unit_enters_at_most_so_many_keys() -> None:
     for limit in (1, 2, 6):
         _, counts = exact_keys(source, bound_rows(source), ("a", "b"), groupings, limit)
         assert counts.sum() == 5 * limit
+        assert counts.min() >= 1
+
+
+def test_one_unit_brings_no_more_keys_than_it_may_enter() -> None:
+    rows = [(a, b) for a in range(3) for b in range(2)]
+    source = table(SIZES, rows, [7] * 6, max_rows=6)
+    groupings = [source.schema.column(name).grouping for name in ("a", "b")]
+    keys, counts = exact_keys(source, bound_rows(source), ("a", "b"), groupings, 2)
+    assert keys.shape == (2, 2)
+    assert counts.tolist() == [1, 1]
 
 
 def test_frequent_keys_are_found_in_a_domain_that_is_not_listed() -> None:
