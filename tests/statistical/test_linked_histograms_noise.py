@@ -11,7 +11,7 @@ from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
-from app.engine.synthesizers.linked_histograms.plan import make_plan
+from app.engine.synthesizers.linked_histograms.planning import make_plan
 
 UNIT = PrivacyUnit("entity", "id", 10)
 FIELDS = [

@@ -24,7 +24,7 @@ from app.engine.synthesizers.base import (
 )
 from app.engine.synthesizers.linked_histograms import LinkedHistograms, LinkedHistogramsModel
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
-from app.engine.synthesizers.linked_histograms.plan import make_plan, samples_of
+from app.engine.synthesizers.linked_histograms.planning import make_plan, samples_of
 
 CAB = PrivacyUnit("entity", "cab", 8)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
