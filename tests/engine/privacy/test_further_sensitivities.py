@@ -21,6 +21,7 @@ from app.engine.privacy import bounding, tuples, units
 from app.engine.privacy.bounding import bound_rows
 from app.engine.privacy.contributions import exact_histograms
 from app.engine.privacy.declared import Feature, FeatureClasses, MixtureMode, RowNumber
+from app.engine.privacy.discovery import exact_keys
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.planning import Planner, QuantilePlan, QueryPlan
 from app.engine.privacy.quantiles import QUANTILE_STEPS, quantile_scores
@@ -188,6 +189,30 @@ def test_an_entity_moves_no_score_of_a_quantile_by_more_than_stated(
             source = source_of(people, max_rows)
             found.append(quantile_scores(source, bound_rows(source), query, plan.listed))
     assert np.abs(found[1] - found[0]).max() <= plan.sensitivity
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+@settings(max_examples=60, deadline=None)
+@given(others=tables, entity=entity, max_rows=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_an_entity_moves_few_keys_by_one_and_brings_few_of_its_own(
+    limit: int,
+    others: list[list[tuple[int, int]]],
+    entity: list[tuple[int, int]],
+    max_rows: int,
+    seed: int,
+) -> None:
+    found = []
+    with coupled_draws(seed):
+        for people in (others, [*others, entity]):
+            source = source_of(people, max_rows)
+            groupings = [source.schema.column(name).grouping for name in SIZES]
+            keys, counts = exact_keys(source, bound_rows(source), tuple(SIZES), groupings, limit)
+            found.append(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
+    smaller, larger = found
+    assert set(smaller) <= set(larger)
+    moved = [key for key in larger if larger[key] != smaller.get(key, 0)]
+    assert len(moved) <= min(limit, max_rows)
+    assert all(larger[key] - smaller.get(key, 0) == 1 for key in moved)
 
 
 def test_the_sensitivity_of_a_quantile_is_reached() -> None:
