@@ -29,6 +29,7 @@ from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
+from app.engine.synthesizers.aggregate_seeded.budget import sigmas
 from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
@@ -44,19 +45,21 @@ SYNTHESIZER = AggregateSeeded()
 
 
 class Watched:
-    """A session that remembers the tuples it was asked to count and their limits."""
+    """A session that remembers what it was asked of tuples, and the answers."""
 
     def __init__(self, session: LocalSession) -> None:
         self._session = session
         self.counts: list[TupleCount] = []
         self.quantiles: list[Quantile] = []
+        self.answers: list[Measurement] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._session, name)
 
     def tuples(self, query: TupleCount, loss: PrivacyLoss) -> Measurement:
         self.counts.append(query)
-        return self._session.tuples(query, loss)
+        self.answers.append(self._session.tuples(query, loss))
+        return self.answers[-1]
 
     def quantile(self, query: Quantile, loss: PrivacyLoss) -> float:
         self.quantiles.append(query)
@@ -120,6 +123,28 @@ def test_the_whole_loss_is_spent_and_no_more() -> None:
     assert 0 <= watched._session.remaining.amount <= 10
 
 
+def test_the_noise_is_sigma_times_the_root_of_the_limit_also_for_one_row() -> None:
+    schema, codes = linked(300)
+    _, watched = fitted(
+        schema, codes, PrivacyLoss.zcdp(10**11), number_of_records_epsilon_proportion=0.005
+    )
+    expected = sigmas(0.1 * 0.995, 0.01, (1, 1 / 2, 1 / 3))
+    assert len(watched.answers) == 3
+    for query, answer, sigma in zip(watched.counts, watched.answers, expected, strict=True):
+        assert answer.l1_sensitivity == query.limit
+        assert answer.l2_sensitivity == pytest.approx(query.limit**0.5)
+        assert answer.scale == pytest.approx(sigma * query.limit**0.5, rel=1e-4)
+    assert watched.counts[0].limit == 4
+
+
+def test_the_preset_is_the_published_challenge_and_gives_way() -> None:
+    params = AggregateSeededParams.model_validate({"preset": "sprint3", "reporting_length": 3})
+    assert params.columns is not None
+    assert (len(params.columns), params.reporting_length) == (10, 3)
+    assert params.bins["trip_seconds"] == list(range(0, 2000, 200))
+    assert params.percentile_percentage == 5
+
+
 def test_every_declared_value_is_counted_whether_or_not_the_data_has_it() -> None:
     """Published: values are listed from the data before anything is bounded."""
     schema = digits({"a": 5, "b": 5})
@@ -173,8 +198,8 @@ def test_one_record_more_does_not_move_the_percentile() -> None:
 
 
 def test_the_range_of_the_percentile_is_public() -> None:
-    schema, codes = linked(100)
-    _, watched = fitted(schema, codes, PrivacyLoss.zcdp(10**11), fabrication_mode="uncontrolled")
+    schema, codes = linked(2000)
+    _, watched = fitted(schema, codes, PrivacyLoss.zcdp(10**12), fabrication_mode="uncontrolled")
     assert watched.quantiles[0].grid == tuple(map(float, range(comb(4, 1) + 1)))
     for length, quantile in enumerate(watched.quantiles, start=1):
         assert quantile.grid[-1] == comb(4, length)
@@ -361,6 +386,16 @@ def test_what_cannot_be_done_is_refused_by_name(
 ) -> None:
     problems = checked(colours(), loss=loss, **form).problems
     assert pointer in [problem.pointer for problem in problems]
+
+
+def test_a_part_of_the_loss_that_pays_nothing_is_refused() -> None:
+    found = checked(colours(), loss=PrivacyLoss.zcdp(10**6), sigma_proportions=[1e6, 1, 1])
+    assert [problem.pointer for problem in found.problems] == ["/guarantee"]
+
+
+def test_more_rows_than_there_is_time_for_are_refused() -> None:
+    found = checked(colours(), target_number_of_records=1_000_000)
+    assert "/params/target_number_of_records" in [each.pointer for each in found.problems]
 
 
 def test_too_many_items_are_refused() -> None:

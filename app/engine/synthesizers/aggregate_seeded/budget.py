@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.synthesizers.contribution import UNPAID
 
 
 def published_rho(epsilon: float, delta: float) -> float:
@@ -52,6 +53,11 @@ def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
     return -sigma * math.sqrt(limit) * float(ndtri(eta / 2))
 
 
+def scale_of(loss: PrivacyLoss) -> float:
+    """1 / sqrt(2 rho), or a number beyond any noise for nothing."""
+    return 1 / math.sqrt(2 * loss.value) if loss.amount > 0 else UNPAID
+
+
 @dataclass(frozen=True, slots=True)
 class Division:
     """Parts of a session's loss: the sizes, then for each length a percentile and the counts."""
@@ -62,7 +68,12 @@ class Division:
 
     def sigma(self, length: int) -> float:
         """The scale of the noise at length k for one tuple a unit, 1 / sqrt(2 rho_k)."""
-        return 1 / math.sqrt(2 * self.counts[length - 1].value)
+        return scale_of(self.counts[length - 1])
+
+    @property
+    def smallest(self) -> int:
+        """The smallest part, in the ledger's units: what it buys must be paid with something."""
+        return min(part.amount for part in (self.sizes, *self.quantiles, *self.counts))
 
 
 def divided(
