@@ -19,7 +19,7 @@ Bound = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 class FixedThresholds(Params):
     """Combinations of k items are kept above `values[k - 2]`, k = 2 to R."""
 
-    type: Literal["fixed"]
+    type: Literal["fixed"] = Field(description="Thresholds are counts.")
     values: tuple[Bound, ...] = Field(description="A count for each length from 2.")
 
 
@@ -27,7 +27,7 @@ class AdaptiveThresholds(Params):
     """`values[k - 2]` is eta_k: the share of the noise of empty combinations, on both sides of
     0, that lies beyond the threshold."""
 
-    type: Literal["adaptive"]
+    type: Literal["adaptive"] = Field(description="Thresholds follow the noise.")
     values: tuple[Eta, ...] = Field(description="eta_k in (0, 1] for each length from 2.")
 
 
