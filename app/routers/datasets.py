@@ -29,8 +29,9 @@ from app.routers.dependencies import (
     DatabaseDep,
     ReadSession,
     SettingsDep,
+    Writes,
     WriteSession,
-    in_turn,
+    get_writes,
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
@@ -106,6 +107,7 @@ async def create_dataset(
     principal: Custodian,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
@@ -128,7 +130,7 @@ async def create_dataset(
     if status == 202 and not replayed:
         status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
         if status == 201 and attempt is not None:
-            await in_turn(request, lambda session: settle(session, attempt, 201))
+            await writes.run(lambda session: settle(session, attempt, 201))
     _describe(request, response, status, dataset_id, replayed)
     return await _shown(database, principal, dataset_id)
 
@@ -151,6 +153,7 @@ async def upload_data(
     principal: Caller,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     file_format: FileFormat = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
@@ -161,8 +164,7 @@ async def upload_data(
         writer = await to_thread.run_sync(StagingArea(settings).writer)
         with writer:
             staged = await uploads.receive_raw(request, writer, settings.max_upload_bytes)
-            await in_turn(
-                request,
+            await writes.run(
                 lambda session: service.receive(
                     session, principal, dataset_id, staged, settings, file_format
                 ),
@@ -214,11 +216,11 @@ def rename_dataset(
     responses=refusing(403, 404),
 )
 async def erase_dataset(
-    request: Request,
     dataset_id: DatasetId,
     principal: Caller,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     with_releases: Annotated[
         bool,
         Query(alias="releases", description="Withdraw samples, models and measurements too."),
@@ -226,8 +228,7 @@ async def erase_dataset(
 ) -> DatasetOut:
     """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
     and so do released samples and measurements, unless `releases=true`."""
-    doomed = await in_turn(
-        request,
+    doomed = await writes.run(
         lambda session: service.erase(session, principal, dataset_id, with_releases=with_releases),
     )
     # A thread of its own: it waits for the store, and must not hold one that writers need.
@@ -345,7 +346,8 @@ async def _create(
         if writer is not None and not made[2]:
             writer.keep()
 
-    return await in_turn(request, work, committed)
+    writes = await get_writes(request)
+    return await writes.run(work, committed)
 
 
 def _attempt(principal: Principal, key: str | None, sent: dict[str, Any]) -> Attempt | None:

@@ -34,9 +34,9 @@ from app.routers.dependencies import (
     DatabaseDep,
     ReadSession,
     SettingsDep,
+    Writes,
     WriteSession,
     attempt_of,
-    in_turn,
 )
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery, by_creation
@@ -102,6 +102,7 @@ async def request_release(
     database: DatabaseDep,
     catalogue: CatalogueDep,
     settings: SettingsDep,
+    writes: Writes,
 ) -> ReleaseOut:
     """Charge the budget and queue a run of one synthesizer under one guarantee.
 
@@ -117,7 +118,7 @@ async def request_release(
         shown = views.release(session, principal, accepted.release, accepted.dataset)
         return shown, accepted.replayed
 
-    shown, replayed = await in_turn(request, accept)
+    shown, replayed = await writes.run(accept)
     created(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
     return shown
 
