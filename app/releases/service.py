@@ -1,7 +1,9 @@
 """The life of a release: what its job reports, how it ends, how it is cancelled.
 
 queued -> running -> succeeded | failed
-queued -> cancelled;  running -> cancelling -> cancelled | failed
+queued -> cancelled;  queued | running -> cancelling -> cancelled | failed
+
+A release is queued still when its job was claimed a moment ago and has not begun.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from app.releases.models import ReleaseRow
 from app.security.principals import Principal
 
 _NEXT: Mapping[str, frozenset[str]] = {
-    "queued": frozenset({"running", "cancelled", "failed"}),
+    "queued": frozenset({"running", "cancelling", "cancelled", "failed"}),
     "running": frozenset({"cancelling", "cancelled", "failed", "succeeded"}),
     "cancelling": frozenset({"cancelled", "failed"}),
 }
