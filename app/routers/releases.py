@@ -115,7 +115,9 @@ async def request_release(
 
     def accept(session: Session) -> tuple[ReleaseOut, bool]:
         accepted = admission.admit(session, principal, prepared, attempt, settings)
-        shown = views.release(session, principal, accepted.release, accepted.dataset)
+        shown = views.release(
+            session, principal, accepted.release, accepted.dataset, accepted.account
+        )
         return shown, accepted.replayed
 
     shown, replayed = await writes.run(accept)
