@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 
 from app import migrate
+from app.jobs.protocol import BoundedHttp
 from app.jobs.supervision import supervision
 from app.main import create_app
 from app.security.bootstrap import preset_key
@@ -54,6 +55,7 @@ def _listen(settings: Settings) -> socket.socket:
 def _configuration(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(settings),
+        http=BoundedHttp,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         server_header=False,
