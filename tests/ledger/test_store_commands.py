@@ -71,11 +71,14 @@ def test_verify_finds_changed_ledgers_damaged_chunks_and_charges_without_release
     assert "chunk" not in capsys.readouterr().out
 
 
-def test_an_export_can_be_verified_without_the_store(books: Books, tmp_path: Path) -> None:
+def test_an_export_can_be_verified_without_the_store(
+    books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     charge(books)
     target = tmp_path / "ledger.jsonl"
     assert cli.main(["export", "--output", str(target)]) == 0
     assert cli.main(["export", "--output", str(target)]) == 2
+    assert capsys.readouterr().err == f"halftone: {target}: File exists\n"
     assert cli.main(["verify", "--file", str(target)]) == 0
     lines = target.read_text().splitlines()
     assert [found.entries for found in verify_export(lines)] == [1, 2]
@@ -91,7 +94,9 @@ def test_an_export_can_be_of_one_dataset(books: Books, capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert json.loads(lines[0])["account"]["id"] == books.account_id
     assert len(lines) == 2
-    assert cli.main(["export", "--account", "ac_none"]) == 2
+    for missing in (["--account", "ac_none"], ["--dataset", "ds_none"]):
+        assert cli.main(["export", *missing]) == 2
+        assert missing[1] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

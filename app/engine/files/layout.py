@@ -75,7 +75,9 @@ class TableLayout:
         if not found:
             raise refuse(
                 "the file has no column of this name",
-                "correct the name, or give the field its `column`, counted from 1",
+                "correct the name, or the file's `delimiter`: the header was read as one column"
+                if len(self.names) == 1
+                else "correct the name, or give the field its `column`, counted from 1",
                 name,
             )
         if len(found) > 1:
