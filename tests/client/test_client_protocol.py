@@ -108,7 +108,7 @@ def test_the_public_surface_is_pinned():
         "delete_dataset", "delete_sample", "download", "get_release", "get_sample", "grant",
         "grants", "import_dictionary", "ingest_report", "keys", "ledger", "me", "measurements",
         "preflight", "principals", "propose_dictionary", "put_data", "release", "releases",
-        "rename_dataset", "report", "revoke_grant", "revoke_key", "sample", "samples", "save",
+        "rename_dataset", "revoke_grant", "revoke_key", "sample", "samples", "save",
         "schema", "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
