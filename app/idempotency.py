@@ -71,9 +71,12 @@ def body_hash(parsed: Any) -> str:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}" if abs(value.adjusted()) < 100 else str(value)
-    raise TypeError(f"not JSON: {type(value).__name__}")
+    if not isinstance(value, Decimal):
+        raise TypeError(f"not JSON: {type(value).__name__}")
+    if abs(value.adjusted()) >= 100:
+        return str(value)
+    text = f"{value:f}"  # every digit, where `normalize` would keep 28
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:
