@@ -123,6 +123,11 @@ def test_the_error_tree_drawn_in_the_docstring_is_the_real_one():
             assert line.index(name) == 4 * depth, name
 
 
+def test_a_record_names_its_fields_but_shows_only_what_it_is():
+    made = halftone_client.Record({"id": "ky_1", "state": "active", "key": KEY})
+    assert repr(made) == "Record(id='ky_1', state='active', key=...)"
+
+
 def test_the_key_stands_in_no_repr():
     client = Halftone("http://service", KEY)
     assert KEY not in repr(client) + repr(client._service) + repr(vars(client))
