@@ -68,8 +68,10 @@ class Schema:
         elif unit.column != declared:
             names = [field.name for field in self.fields]
             log.add(
-                f"`{declared}` has the role of entity, but the unit "
-                + ("is a row" if unit.column is None else f"names `{unit.column}`"),
+                f"`{declared}` has the role of entity, but "
+                + (
+                    "no unit names it" if unit.column is None else f"the unit names `{unit.column}`"
+                ),
                 f'let the unit name `{declared}`, or take the key "role" away',
                 "fields",
                 names.index(str(declared)),
