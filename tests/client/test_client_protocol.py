@@ -123,6 +123,17 @@ def test_the_error_tree_drawn_in_the_docstring_is_the_real_one():
             assert line.index(name) == 4 * depth, name
 
 
+def test_fractions_that_were_read_can_be_sent_back_as_numbers():
+    from halftone_client.wire import decode, encode
+
+    text = b'{"minimum":0.02,"maximum":1e6,"step":0.1,"fine":0.12345678901234567890123}'
+    read = decode(httpx.Response(200, content=text))
+    sent = json.loads(encode(read))
+    assert sent == {"minimum": 0.02, "maximum": 1000000, "step": 0.1, "fine": str(read["fine"])}
+    with pytest.raises(ValueError, match="no JSON form"):
+        encode({"epsilon": Decimal("NaN")})
+
+
 def test_a_record_names_its_fields_but_shows_only_what_it_is():
     made = halftone_client.Record({"id": "ky_1", "state": "active", "key": KEY})
     assert repr(made) == "Record(id='ky_1', state='active', key=...)"
