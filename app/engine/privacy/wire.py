@@ -136,10 +136,20 @@ def _frame(header: bytes, body: memoryview) -> Frame:
         raise FrameError("the header is not JSON") from None
     if not isinstance(parsed, dict):
         raise FrameError("the header is not an object")
+    if b"\\u" in header:
+        _check_text(parsed)
     listed = parsed.pop("arrays", None)
     if not isinstance(listed, list):
         raise FrameError("the header does not list its arrays")
     return Frame(parsed, tuple(_arrays(listed, body)))
+
+
+def _check_text(parsed: dict[str, Any]) -> None:
+    """JSON may hold half characters, which can be written nowhere else."""
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise FrameError("a text holds half a character") from None
 
 
 def _arrays(listed: Sequence[Any], body: memoryview) -> list[NDArray[Any]]:
