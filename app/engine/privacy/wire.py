@@ -9,6 +9,7 @@ anything else with `FrameError`.
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import struct
@@ -131,7 +132,12 @@ def _sizes(prefix: bytes | bytearray, most_bytes: int) -> tuple[int, int]:
 
 def _frame(header: bytes, body: memoryview) -> Frame:
     try:
-        parsed = json.loads(header.decode(), parse_constant=_no_constant, parse_int=_small_integer)
+        parsed = json.loads(
+            header.decode(),
+            parse_constant=_no_constant,
+            parse_int=_small_integer,
+            parse_float=_finite_number,
+        )
     except (ValueError, RecursionError):
         raise FrameError("the header is not JSON") from None
     if not isinstance(parsed, dict):
@@ -198,3 +204,10 @@ def _small_integer(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError("an integer of too many digits")
     return int(text)
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number out of range")
+    return number

@@ -131,6 +131,13 @@ def test_half_a_character_in_a_header_is_no_frame() -> None:
             unpack(pack(Frame(header)))
 
 
+def test_a_number_out_of_range_is_no_frame() -> None:
+    packed = pack(Frame({"fraction": 1e300}))
+    assert unpack(packed).header == {"fraction": 1e300}
+    with pytest.raises(FrameError):
+        unpack(packed.replace(b"1e+300", b"1e+999"))
+
+
 def test_an_answer_to_another_question_is_no_answer() -> None:
     selected = encode_answer(Selected((0,), "gumbel", 5.0, 1.0))
     for question in (COUNTS, TrustedQuestion(RHO)):
