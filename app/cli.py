@@ -24,6 +24,7 @@ from app.security import operator
 from app.security.bootstrap import BadAdminKey
 from app.security.service import roles_of
 from app.settings import Settings
+from app.storage.encryption import BadMasterKey
 
 DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
         return command(parsed)
-    except (CommandFailed, BadAdminKey, NotAnExport, backup.BackupBroken) as error:
+    except (CommandFailed, BadAdminKey, BadMasterKey, NotAnExport, backup.BackupBroken) as error:
         return _failed(str(error))
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))

@@ -195,3 +195,19 @@ def test_commands_say_what_is_missing(
     monkeypatch.setenv("HALFTONE_ADMIN_KEY", "guessable")
     assert cli.main(["serve"]) == 2
     assert "HALFTONE_ADMIN_KEY" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["HALFTONE_ADMIN_KEY", "HALFTONE_MASTER_KEY"])
+def test_a_key_of_another_form_stops_the_start_before_there_is_a_store(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.setenv("HALFTONE_DATA", str(tmp_path / "store"))
+    monkeypatch.setenv(name, "abc")
+    assert cli.main(["serve", "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"halftone: {name} is not a key")
+    assert "Make one with" in told
+    assert not (tmp_path / "store").exists()
