@@ -97,8 +97,20 @@ class WriteQueue:
         finally:
             if write in self._waiting:
                 self._waiting.remove(write)
+            elif not write.is_done:
+                await self._known(write)
         made: Made = write.outcome()
         return made
+
+    async def _known(self, write: _Write) -> None:
+        """Wait until the fate of a write that others took along is known, come what may.
+
+        Only then may a request that was cancelled let go of what the write refers to.
+        """
+        with anyio.CancelScope(shield=True):
+            while not write.is_done:
+                async with self.turn:
+                    pass
 
     def _commit(self, together: list[_Write]) -> None:
         try:

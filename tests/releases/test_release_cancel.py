@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from release_world import World, colours
+from sqlalchemy import select, update
 
 from app.jobs import queue
 from app.jobs.run import run
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
+from app.ledger.models import AccountRow
 from app.releases import service as life
 
 
@@ -35,6 +37,19 @@ def test_cancelling_again_changes_nothing(service: World) -> None:
     assert again.status_code == first.status_code == 200
     assert again.json() == first.json()
     assert remaining(service, dataset) == "10"
+
+
+def test_a_release_is_stopped_without_a_refund_where_the_books_do_not_add_up(
+    service: World,
+) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    with service.database.write() as session:
+        session.execute(update(AccountRow).values(spent_primary=1))
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", False)
+    with service.database.read() as session:
+        assert session.scalars(select(AccountRow.spent_primary)).all() == [1]
 
 
 def test_a_running_release_keeps_its_charge_and_publishes_nothing(service: World) -> None:

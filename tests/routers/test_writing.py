@@ -169,6 +169,48 @@ def test_a_write_that_was_given_up_while_waiting_is_not_begun(database: Database
     assert noted(database) == ["first", "later"]
 
 
+def test_a_request_that_is_cancelled_lets_go_only_when_its_write_is_known(
+    database: Database,
+) -> None:
+    holding, go, begun = threading.Event(), threading.Event(), threading.Event()
+    kept: list[str] = []
+    known: list[bool] = []
+
+    def hold(session: Session) -> str:
+        holding.set()
+        go.wait(10)
+        return note("held")(session)
+
+    def slow(session: Session) -> str:
+        begun.set()
+        go.wait(10)
+        return note("slow")(session)
+
+    async def run() -> None:
+        queue = WriteQueue(database)
+
+        async def cancelled_under_way() -> None:
+            try:
+                await queue.run(note("cancelled"), kept.append)
+            finally:
+                known.append("cancelled" in kept)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(queue.run, hold)
+            await anyio.to_thread.run_sync(holding.wait, 10)
+            tasks.start_soon(queue.run, slow)
+            async with anyio.create_task_group() as doomed:
+                doomed.start_soon(cancelled_under_way)
+                await anyio.sleep(0.05)
+                go.set()
+                await anyio.to_thread.run_sync(begun.wait, 10)
+                doomed.cancel_scope.cancel()
+
+    anyio.run(run)
+    assert noted(database) == ["held", "slow", "cancelled"]
+    assert known == [True]
+
+
 def test_what_follows_a_commit_follows_each_that_succeeded(database: Database) -> None:
     kept: list[str] = []
 
