@@ -23,3 +23,13 @@ def test_the_spelling_of_a_number_does_not_count(left: str, right: str) -> None:
 )
 def test_every_digit_of_a_number_counts(left: str, right: str) -> None:
     assert body_hash({"epsilon": Decimal(left)}) != body_hash({"epsilon": Decimal(right)})
+
+
+@pytest.mark.parametrize("spelling", ["1.0", "1e0", "10e-1"])
+def test_a_whole_number_may_be_spelled_with_a_fraction(spelling: str) -> None:
+    assert body_hash({"epsilon": 1}) == body_hash({"epsilon": Decimal(spelling)})
+
+
+@pytest.mark.parametrize("other", ["1", True, None, [1]])
+def test_a_number_is_not_what_reads_like_it(other: object) -> None:
+    assert body_hash({"epsilon": 1}) != body_hash({"epsilon": other})

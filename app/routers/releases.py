@@ -276,7 +276,7 @@ def follow_release(
 ) -> Response:
     """Server-sent events; a comment is sent every 15 seconds to keep the connection open."""
     release, _ = service.visible(session, principal, release_id)
-    seen = int(last_event_id or 0)
+    seen = min(int(last_event_id or 0), events.latest(session, release.id))
     has_ended = release.state not in repository.ACTIVE
     if has_ended and not events.after(session, release.id, seen):
         return Response(status_code=204)
