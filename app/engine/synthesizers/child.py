@@ -92,7 +92,6 @@ def _described(header: Mapping[str, Any]) -> Described:
         synthesizer.name,
         synthesizer.title,
         synthesizer.reference,
-        synthesizer.version,
         synthesizer.Params.model_json_schema(),
     )
 

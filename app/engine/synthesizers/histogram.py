@@ -119,7 +119,6 @@ class Histogram:
     name = "histogram"
     title = "Noisy histogram over chosen columns"
     reference = "The baseline of the NIST Temporal Map Challenge (2020), with bounded contribution"
-    version = "1"
     outputs = ("rows", "counts")
     Params = HistogramParams
 
