@@ -34,6 +34,7 @@ from app.routers.dependencies import (
     get_writes,
 )
 from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute, parse_json, read_limited
@@ -42,7 +43,6 @@ from app.security.principals import Principal
 from app.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
-
 
 LONGEST_WAIT_S = 60
 _LOOK_S = (0.02, 0.05, 0.1, 0.25)
@@ -72,22 +72,15 @@ FileFormat = Annotated[
     Query(alias="format", description="Overrules the declared format of the file."),
 ]
 
-_HEADERS = {
-    "Location": {"description": "Where the dataset is.", "schema": {"type": "string"}},
-    "Idempotent-Replayed": {
-        "description": "`true` on the answer to a repeated Idempotency-Key.",
-        "schema": {"type": "string", "enum": ["true"]},
-    },
-}
 _CREATED: dict[int | str, dict[str, Any]] = {
     201: {
         "description": "Declared (`awaiting_data`), or with `Prefer: wait` ingested.",
-        "headers": _HEADERS,
+        "headers": MADE_HEADERS,
     },
     202: {
         "description": "Uploaded; `ingesting`.",
         "model": DatasetOut,
-        "headers": _HEADERS,
+        "headers": MADE_HEADERS,
     },
     **refusing(403),
 }
@@ -131,7 +124,8 @@ async def create_dataset(
         status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
         if status == 201 and attempt is not None:
             await writes.run(lambda session: settle(session, attempt, 201))
-    _describe(request, response, status, dataset_id, replayed)
+    response.status_code = status
+    answer_made(request, response, f"/v1/datasets/{dataset_id}", replayed=replayed)
     return await _shown(database, principal, dataset_id)
 
 
@@ -402,13 +396,3 @@ async def _shown(database: Database, principal: Principal, dataset_id: str) -> D
             return views.seen(session, access.open_dataset(session, principal, dataset_id))
 
     return await to_thread.run_sync(show)
-
-
-def _describe(
-    request: Request, response: Response, status: int, dataset_id: str, replayed: bool
-) -> None:
-    root: str = request.scope.get("root_path", "")
-    response.status_code = status
-    response.headers["Location"] = f"{root.rstrip('/')}/v1/datasets/{dataset_id}"
-    if replayed:
-        response.headers["Idempotent-Replayed"] = "true"

@@ -39,6 +39,7 @@ from app.routers.dependencies import (
     attempt_of,
 )
 from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
@@ -47,13 +48,6 @@ from app.security.access import open_dataset
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
 ReleaseAttempt = Annotated[Attempt | None, Depends(attempt_of("releases.create"))]
-
-_LOCATION = {"description": "Where the new resource is.", "schema": {"type": "string"}}
-_REPLAYED = {
-    "description": "`true` on the answer to a repeated Idempotency-Key.",
-    "schema": {"type": "string", "enum": ["true"]},
-}
-CREATED_HEADERS = {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}
 
 
 async def get_catalogue(request: Request) -> Catalogue:
@@ -84,7 +78,7 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
     operation_id="request_release",
     summary="Request a release",
     responses={
-        202: {"description": "Admitted, charged and queued.", "headers": CREATED_HEADERS},
+        202: {"description": "Admitted, charged and queued.", "headers": MADE_HEADERS},
         409: {
             "description": "The budget cannot cover it, or the dataset takes no releases.",
             "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
@@ -121,16 +115,8 @@ async def request_release(
         return shown, accepted.replayed
 
     shown, replayed = await writes.run(accept)
-    created(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
+    answer_made(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
     return shown
-
-
-def created(request: Request, response: Response, path: str, *, replayed: bool) -> None:
-    """The headers of an answer that made something, now or at an earlier attempt."""
-    root: str = request.scope.get("root_path", "")
-    response.headers["Location"] = root.rstrip("/") + path
-    if replayed:
-        response.headers["Idempotent-Replayed"] = "true"
 
 
 @router.post(
