@@ -29,7 +29,6 @@ MOST_RERUNS = 3
 _ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
 
 HELD = ("running", "cancelling")
-ACTIVE = ("queued", *HELD)
 
 
 class JobInterrupted(Exception):
@@ -238,16 +237,6 @@ def cancel(session: Session, subject_id: str) -> CancelOutcome:
         job.state = "cancelling"
         return CancelOutcome("cancelling")
     return CancelOutcome("finished")
-
-
-def active_subjects(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """(kind, subject id) of each job that waits for or works on a dataset."""
-    active = (
-        select(JobRow.kind, JobRow.subject_id)
-        .where(JobRow.dataset_id == dataset_id, JobRow.state.in_(ACTIVE))
-        .order_by(JobRow.created_at)
-    )
-    return [(kind, subject) for kind, subject in session.execute(active)]
 
 
 def record_progress(session: Session, claim: Claim, fraction: float, stage: str) -> None:

@@ -208,14 +208,3 @@ def test_a_finished_job_takes_no_more_writes(database: Database) -> None:
     with pytest.raises(LeaseLost), queue.fenced(database, held):
         pytest.fail("a finished job must not be written for")
     assert job(database, held).progress == 1.0
-
-
-def test_jobs_of_a_dataset_are_found_while_they_are_active(database: Database) -> None:
-    first, second = enqueue(database), enqueue(database, "ingest")
-    with database.read() as session:
-        assert queue.active_subjects(session, "ds_a") == [("fit", first), ("ingest", second)]
-    held = claim(database)
-    with queue.fenced(database, held) as session:
-        queue.finish(session, held, "failed", "why")
-    with database.read() as session:
-        assert len(queue.active_subjects(session, "ds_a")) == 1
