@@ -5,31 +5,21 @@ The service never uses it: there the kernel and the synthesizer are different pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
 from app.engine.privacy.accounting import open_guarantee
+from app.engine.privacy.asking import Asking
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count, Measurement
-from app.engine.privacy.questions import (
-    Answer,
-    Counted,
-    CountQuestion,
-    HandedOver,
-    Question,
-    Selected,
-    SelectQuestion,
-    TrustedQuestion,
-)
+from app.engine.privacy.questions import Answer, Question
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Table
 
 
-class LocalSession:
+class LocalSession(Asking):
     """The `Session` protocol straight onto a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -50,26 +40,6 @@ class LocalSession:
     @property
     def remaining(self) -> PrivacyLoss:
         return self._kernel.remaining
-
-    def count(
-        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
-    ) -> tuple[Measurement, ...]:
-        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
-        answer = self._ask(question)
-        assert isinstance(answer, Counted)
-        return answer.measurements
-
-    def select(
-        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
-    ) -> tuple[int, ...]:
-        answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
-        assert isinstance(answer, Selected)
-        return answer.winners
-
-    def trusted_call(self, loss: PrivacyLoss) -> Table:
-        answer = self._ask(TrustedQuestion(loss))
-        assert isinstance(answer, HandedOver)
-        return answer.table
 
     def _ask(self, question: Question) -> Answer:
         return self._kernel.answer(self._kernel.admit(question))

@@ -26,6 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.asking import Asking
 from app.engine.privacy.journal import Journal, JournalEntry
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import (
@@ -37,23 +38,8 @@ from app.engine.privacy.messages import (
     pack_question,
     question_digest,
 )
-from app.engine.privacy.queries import (
-    BudgetExhausted,
-    Candidate,
-    Count,
-    Measurement,
-    QuestionRefused,
-)
-from app.engine.privacy.questions import (
-    Answer,
-    Counted,
-    CountQuestion,
-    HandedOver,
-    Question,
-    Selected,
-    SelectQuestion,
-    TrustedQuestion,
-)
+from app.engine.privacy.queries import BudgetExhausted, QuestionRefused
+from app.engine.privacy.questions import Answer, Question, TrustedQuestion
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
     MOST_BYTES_TO_CHILD,
@@ -64,7 +50,6 @@ from app.engine.privacy.wire import (
     pack,
 )
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Table
 
 MOST_QUESTIONS = 100_000
 """Questions of one session, refused ones included."""
@@ -133,7 +118,7 @@ class Opening:
         )
 
 
-class RemoteSession:
+class RemoteSession(Asking):
     """A synthesizer's end: the `Session` protocol over a connected socket.
 
     Raises `BudgetExhausted` and `QuestionRefused` as the in-process form does, and
@@ -173,29 +158,6 @@ class RemoteSession:
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Public arrays that came with the task."""
         return self._opening.arrays
-
-    def count(
-        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
-    ) -> tuple[Measurement, ...]:
-        """Noisy histograms; see `Session.count`."""
-        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
-        answer = self._ask(question)
-        assert isinstance(answer, Counted)
-        return answer.measurements
-
-    def select(
-        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
-    ) -> tuple[int, ...]:
-        """Winners of a private selection; see `Session.select`."""
-        answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
-        assert isinstance(answer, Selected)
-        return answer.winners
-
-    def trusted_call(self, loss: PrivacyLoss) -> Table:
-        """The bounded table, where the admin has declared the synthesizer."""
-        answer = self._ask(TrustedQuestion(loss))
-        assert isinstance(answer, HandedOver)
-        return answer.table
 
     def progress(self, fraction: float, stage: str) -> None:
         """Tells how far the run is. Steps of less than 0.1 % within a stage are left out, and
