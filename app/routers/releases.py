@@ -289,6 +289,7 @@ _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
+@router.head("/releases/{release_id}/measurements", include_in_schema=False)
 @router.get(
     "/releases/{release_id}/measurements",
     operation_id="get_measurements",
@@ -297,6 +298,7 @@ _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
     responses=_MEASUREMENTS,
 )
 def get_measurements(
+    request: Request,
     release_id: ReleaseId,
     principal: Caller,
     session: ReadSession,
@@ -311,19 +313,24 @@ def get_measurements(
         str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
     ] = None,
 ) -> Response:
-    """Every noisy count that the release bought, with its standard error: a product itself."""
+    """Every noisy count that the release bought, with its standard error: a product itself.
+
+    HEAD answers with the same headers and no body.
+    """
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
-    etag = f'"{release.id}-{form}"'
+    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
+    etag = results.etag(release.id, tables, form)
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
     if form == "json":
         pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
     else:
         pieces = results.as_long_form(tables, schema, Format(form))
         media_type = Format(form).media_type
+    if request.method == "HEAD":
+        pieces = iter(())
     return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
 
