@@ -39,9 +39,9 @@ def noisy_tables(session: Session, release: ReleaseRow) -> list[Measurement]:
     return measurements(journal.read(session, release.id))
 
 
-def etag(release_id: str, tables: Sequence[Measurement], form: str) -> str:
-    """A strong tag: equal tags mean equal bytes."""
-    digest = hashlib.sha256(f"{release_id} {form} {_RENDERING}".encode())
+def etag(tables: Sequence[Measurement], form: str) -> str:
+    """A strong tag for one release: equal tags mean equal bytes."""
+    digest = hashlib.sha256(f"{form} {_RENDERING}".encode())
     for table in tables:
         digest.update(table.values.tobytes())
     return f'"{digest.hexdigest()[:32]}"'
