@@ -217,6 +217,12 @@ def holders(session: Session) -> list[str]:
     return [name for name in session.scalars(held) if name is not None]
 
 
+def tally(session: Session) -> list[tuple[str, str, int]]:
+    """(kind, state, number of jobs), for every kind and state that there is."""
+    counted = select(JobRow.kind, JobRow.state, func.count()).group_by(JobRow.kind, JobRow.state)
+    return [(kind, state, number) for kind, state, number in session.execute(counted)]
+
+
 def cancel(session: Session, subject_id: str) -> CancelOutcome:
     """Cancel the newest job of a subject; asking again gives the same answer.
 

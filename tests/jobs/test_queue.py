@@ -208,3 +208,13 @@ def test_a_finished_job_takes_no_more_writes(database: Database) -> None:
     with pytest.raises(LeaseLost), queue.fenced(database, held):
         pytest.fail("a finished job must not be written for")
     assert job(database, held).progress == 1.0
+
+
+def test_jobs_are_counted_by_kind_and_state(database: Database) -> None:
+    enqueue(database)
+    enqueue(database)
+    enqueue(database, "ingest")
+    claim(database)
+    with database.read() as session:
+        found = set(queue.tally(session))
+    assert found == {("fit", "queued", 1), ("fit", "running", 1), ("ingest", "queued", 1)}
