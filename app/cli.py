@@ -24,6 +24,7 @@ from app.security import operator
 from app.security.bootstrap import BadAdminKey
 from app.security.service import roles_of
 from app.settings import Settings
+from app.storage.encryption import BadMasterKey
 
 DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
 
@@ -38,8 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
         return command(parsed)
-    except (CommandFailed, BadAdminKey, NotAnExport, backup.BackupBroken, OSError) as error:
+    except (CommandFailed, BadAdminKey, BadMasterKey, NotAnExport, backup.BackupBroken) as error:
         return _failed(str(error))
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except HalftoneError as error:
         return _failed(error.detail)
     except ValidationError as error:
@@ -118,8 +121,8 @@ def _add_keys(commands: Commands) -> None:
     )
     create = actions.add_parser("create", help="make a key and print it, once")
     create.add_argument("principal", help="name or id; the first principal is `admin`")
-    create.add_argument("--label", default="made by the operator")
-    create.add_argument("--expires-in-days", type=int, metavar="DAYS")
+    create.add_argument("--label", default="made by the operator", help="what the key is for")
+    create.add_argument("--expires-in-days", type=int, metavar="DAYS", help="default: never")
     create.set_defaults(command=_create_key)
     revoke = actions.add_parser("revoke", help="end a key at once")
     revoke.add_argument("key_id", help="id of the key, as listed")
@@ -199,7 +202,9 @@ def _add_export(commands: Commands) -> None:
     which = export.add_mutually_exclusive_group()
     which.add_argument("--dataset", metavar="DS", help="only the account of this dataset")
     which.add_argument("--account", metavar="AC", help="only this account")
-    export.add_argument("--output", type=Path, help="file to write; default: standard output")
+    export.add_argument(
+        "--output", type=Path, metavar="FILE", help="file to make; default: standard output"
+    )
     export.set_defaults(command=_export)
 
 
@@ -211,8 +216,10 @@ def _export(parsed: argparse.Namespace) -> int:
             chosen = [dataset.account_id] if dataset and dataset.account_id else []
         elif parsed.account is not None:
             chosen = [one for one in chosen if one == parsed.account]
-        if not chosen and (parsed.dataset or parsed.account):
-            raise CommandFailed("There is no such account.")
+        if not chosen and parsed.dataset:
+            raise CommandFailed(f"There is no private dataset {parsed.dataset}.")
+        if not chosen and parsed.account:
+            raise CommandFailed(f"There is no account {parsed.account}.")
         for account_id in chosen:
             for line in export_lines(session, account_id):
                 print(line, file=output)
@@ -230,7 +237,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
 
 def _add_backup(commands: Commands) -> None:
     save = commands.add_parser("backup", help="copy the store while it runs, and verify the copy")
-    save.add_argument("target", type=Path, help="file to make; it must not exist")
+    save.add_argument("target", type=Path, metavar="FILE", help="file to make; it must not exist")
     save.set_defaults(command=_back_up)
 
 

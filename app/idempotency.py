@@ -66,14 +66,30 @@ class Replay:
 
 def body_hash(parsed: Any) -> str:
     """Hash of a parsed body: key order, spacing and a number's spelling do not count."""
-    canonical = json.dumps(parsed, sort_keys=True, separators=(",", ":"), default=_plain)
+    canonical = json.dumps(_spelled(parsed), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}" if abs(value.adjusted()) < 100 else str(value)
-    raise TypeError(f"not JSON: {type(value).__name__}")
+def _spelled(value: Any) -> Any:
+    """The value with each number in one spelling, kept apart from text that reads the same."""
+    match value:
+        case dict():
+            return {key: _spelled(item) for key, item in value.items()}
+        case list():
+            return [_spelled(item) for item in value]
+        case bool() | str() | None:
+            return value
+        case int() | Decimal():
+            return {"number": _digits(Decimal(value))}
+        case _:
+            raise TypeError(f"not JSON: {type(value).__name__}")
+
+
+def _digits(value: Decimal) -> str:
+    if abs(value.adjusted()) >= 100:
+        return str(value)
+    text = f"{value:f}"  # every digit, where `normalize` would keep 28
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:

@@ -26,6 +26,7 @@ from app.routers import (
     samples,
     synthesizers,
 )
+from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
@@ -87,7 +88,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await anyio.to_thread.run_sync(migrate.to_head, settings.url)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     app.state.database = database
-    app.state.write_turn = anyio.Lock()
+    app.state.writes = WriteQueue(database)
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     await anyio.to_thread.run_sync(finish_interrupted, database, settings)
     try:

@@ -38,6 +38,25 @@ class FieldError:
         return {"pointer": self.pointer, "message": self.message, "remedy": self.remedy}
 
 
+_REMEDIES = {
+    "missing": "Add the field.",
+    "extra_forbidden": "Remove the field, or check its spelling.",
+    "literal_error": "Send one of the values that the message lists.",
+    "enum": "Send one of the values that the message lists.",
+    "union_tag_invalid": "Send one of the values that the message lists.",
+    "greater_than": "Send a larger value.",
+    "greater_than_equal": "Send a larger value.",
+    "less_than": "Send a smaller value.",
+    "less_than_equal": "Send a smaller value.",
+    "value_error": "Correct it as the message says.",
+}
+
+
+def remedy_for(fault: str, otherwise: str) -> str:
+    """What mends a fault that pydantic found, by pydantic's name for its type."""
+    return _REMEDIES.get(fault, otherwise)
+
+
 class HalftoneError(Exception):
     """Base of all errors that a caller may see; `detail` never holds private data."""
 

@@ -69,8 +69,8 @@ def where() -> tuple[str, str]:
 
 
 def survey() -> bytes:
-    """5,000 made-up answers as CSV."""
-    chance = random.Random(1)
+    """5,000 made-up answers as CSV, others each time: the same ones are recognised and refused."""
+    chance = random.Random()
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["age", "region", "smokes"])
@@ -100,8 +100,14 @@ def wait_for(http: httpx.Client, path: str, state: str) -> Any:
         if resource["state"] == state:
             return resource
         if resource["state"] in {"failed", "rejected", "cancelled"} or time.monotonic() > deadline:
-            raise SystemExit(f"{path} is {resource['state']}, not {state}: {resource}")
+            raise SystemExit(f"{path} is {resource['state']}, not {state}: {why(http, path)}")
         time.sleep(0.2)
+
+
+def why(http: httpx.Client, path: str) -> Any:
+    """What an upload was rejected for, or the resource itself."""
+    report = http.get(f"{path}/ingest-report")
+    return report.json()["problems"] if report.is_success else http.get(path).json()
 
 
 def upload(http: httpx.Client) -> str:
@@ -174,7 +180,7 @@ def be_refused(http: httpx.Client, dataset: str) -> None:
     wrong = {"synthesizer": "histogram", "guarantee": {"epsilon": -1}}
     problem = expect(made(http, f"/v1/datasets/{dataset}/releases", wrong), 422)
     first = problem["errors"][0]
-    print(f"Wrong: {first['pointer']} {first['message']} {first['remedy']}")
+    print(f"Wrong: {first['pointer']}: {first['message']}. {first['remedy']}")
 
 
 def read_the_ledger(http: httpx.Client, dataset: str) -> None:

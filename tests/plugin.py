@@ -45,7 +45,6 @@ class Model:
 class Base:
     title = "Made for tests"
     reference = "None"
-    version = "1"
     Params = Form
 
     def check(self, schema, unit, params, loss, public, limits):

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from app.problems import BudgetExceeded, FieldError, HalftoneError, Invalid, problem_types
+from app.problems import (
+    BudgetExceeded,
+    FieldError,
+    HalftoneError,
+    Invalid,
+    problem_types,
+    remedy_for,
+)
 
 
 def test_every_problem_has_a_status_a_title_and_a_meaning() -> None:
@@ -23,6 +30,12 @@ def test_an_error_names_pointer_message_and_remedy() -> None:
         "instance": "/v1/x",
         "errors": [{"pointer": "/a", "message": "is wrong", "remedy": "mend it"}],
     }
+
+
+def test_what_mends_a_fault_follows_from_its_type() -> None:
+    assert remedy_for("missing", "read the docs") == "Add the field."
+    assert "larger" in remedy_for("greater_than_equal", "read the docs")
+    assert remedy_for("never heard of", "read the docs") == "read the docs"
 
 
 def test_a_refusal_carries_the_amounts() -> None:

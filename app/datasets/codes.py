@@ -55,10 +55,6 @@ class StoredCodes:
             arrays = self._block(block, list(parts.values())) if parts else {}
             yield {name: arrays[part] for name, part in parts.items()}
 
-    def chunk_rows(self) -> Iterator[int]:
-        for block in range(self._manifest.blocks):
-            yield self._manifest.rows_of(block)
-
     def entities(self) -> Iterator[NDArray[np.uint64]]:
         if self.unit.kind != "entity":
             raise ValueError("a row unit has no entities")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+
+from sqlalchemy.engine import make_url
 
 from app.engine.privacy.wire import FrameError
 from app.engine.synthesizers import host
@@ -17,6 +20,8 @@ from app.jobs.process import ChildProcess
 from app.settings import Settings
 
 T = TypeVar("T")
+
+_STORE_FILES = ("", "-wal", "-shm")
 
 
 class ChildUnusable(Exception):
@@ -99,7 +104,7 @@ class ChildHost:
         return child
 
     def _start(self) -> ChildProcess:
-        return ChildProcess(hidden=[self._settings.data])
+        return ChildProcess(hidden=of_the_store(self._settings))
 
     def _ask(self, question: Callable[[ChildProcess], T]) -> T:
         with self.process(self._settings.job_memory_bytes) as child:
@@ -111,6 +116,13 @@ class ChildHost:
                     return question(child)
             finally:
                 limit.cancel()
+
+
+def of_the_store(settings: Settings) -> list[Path]:
+    """The folder of the store, and the files of a store that lies elsewhere."""
+    file = make_url(settings.url).database
+    files = [Path(f"{file}{suffix}") for suffix in _STORE_FILES] if file else []
+    return [settings.data, *files]
 
 
 @contextlib.contextmanager

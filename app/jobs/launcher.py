@@ -3,20 +3,24 @@
     python -I launcher.py <socket> <parent's pid> <JSON plan>
 
 The plan names the module to run, where to import from, and what to read, list and write.
-The process dies with its parent, leaves no core file, and, where the kernel has Landlock
-(Linux 5.13), reads only code and libraries, writes only its own empty folder, and opens no
-TCP connection (Linux 6.7). It reads nothing of the service's folder even where that folder
-lies beside the code. On other systems the separate process is all there is.
+The process dies with its parent and leaves no core file. On Linux it can open no socket but
+local ones, nor look into another process (seccomp); where the kernel has Landlock (Linux 5.13),
+it reads only code and libraries, writes only its own empty folder, and connects to nobody
+(TCP from Linux 6.7 on, abstract sockets from 6.12 on). It reads nothing of the service's folder
+even where that folder lies beside the code. On other systems the separate process is all there
+is.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib
 import json
 import os
 import resource
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -38,6 +42,34 @@ _SCOPE_SOCKETS_AND_SIGNALS = 0b11
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
+_OTHER_ABI = 0x40000000
+"""x86-64 runs the calls of a second table (x32) from here on."""
+_IO_URING_SETUP = 425
+"""Rings open sockets without the call that is looked at here."""
+_MACHINES = {
+    # AUDIT_ARCH_*; socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup
+    "x86_64": (0xC000003E, (41, 101, 310, 311, _IO_URING_SETUP)),
+    "aarch64": (0xC00000B7, (198, 117, 270, 271, _IO_URING_SETUP)),
+}
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_uint16),
+        ("if_true", ctypes.c_uint8),
+        ("if_false", ctypes.c_uint8),
+        ("operand", ctypes.c_uint32),
+    ]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_uint16), ("filters", ctypes.POINTER(_Filter))]
+
+
 class _Ruleset(ctypes.Structure):
     _fields_ = [
         ("handled_access_fs", ctypes.c_uint64),
@@ -57,7 +89,9 @@ def main(arguments: list[str]) -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _confine(libc, plan)
+        _refuse_calls(libc)
     if os.getppid() != parent:
         os._exit(1)
     sys.path[:] = plan["import_from"]
@@ -84,7 +118,6 @@ def _confine(libc: Any, plan: dict[str, Any]) -> None:
         _allow(libc, rules, path, _READ_DIR)
     for path in plan["write"]:
         _allow(libc, rules, path, handled)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0):
         sys.exit("the process could not be confined")
     os.close(rules)
@@ -111,6 +144,35 @@ def _allow(libc: Any, rules: int, path: str, access: int) -> None:
     beneath = _PathBeneath(access, opened)
     libc.syscall(_LANDLOCK_ADD_RULE, rules, _RULE_PATH_BENEATH, ctypes.byref(beneath), 0)
     os.close(opened)
+
+
+def _refuse_calls(libc: Any) -> None:
+    """Let system calls fail that open sockets other than local ones or look into processes."""
+    machine = _MACHINES.get(os.uname().machine)
+    if machine is None or sys.byteorder != "little":
+        return
+    architecture, calls = machine
+    socket_call, *refused = calls
+    steps = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_AT_LEAST, 0, 1, _OTHER_ABI),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    for call in refused:
+        steps += [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
+    steps += [
+        (_EQUAL, 0, 3, socket_call),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
+        (_EQUAL, 1, 0, int(socket.AF_UNIX)),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    filters = (_Filter * len(steps))(*(_Filter(*step) for step in steps))
+    program = _Program(len(steps), filters)
+    libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0)
 
 
 if __name__ == "__main__":

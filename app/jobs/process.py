@@ -26,6 +26,8 @@ import psutil
 CHILD = "app.engine.synthesizers.child"
 """A module whose `main(fd)` talks to the worker over the socket `fd`."""
 LAUNCHER = Path(__file__).with_name("launcher.py")
+CODE = LAUNCHER.resolve().parents[2]
+"""The folder that the package of the service lies in."""
 MOST_SAID_BYTES = 16 * 1024
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -144,18 +146,29 @@ def _environment(folder: str) -> dict[str, str]:
 
 def _paths(folder: Path, hidden: Sequence[Path]) -> dict[str, list[str]]:
     """Where the child imports from, and what it may read, list and write."""
-    import_from = [str(Path(entry).resolve()) for entry in sys.path if entry or Path.cwd()]
-    roots = {Path(sys.prefix), Path(sys.base_prefix), LAUNCHER.parent, *map(Path, import_from)}
+    folders = import_from()
+    roots = {Path(sys.prefix), Path(sys.base_prefix), LAUNCHER.parent, *folders}
     readable: set[Path] = {Path(entry) for entry in (*_SYSTEM, *_DEVICES)}
     listed: set[Path] = set()
     for root in roots:
         _share(root.resolve(), hidden, readable, listed)
     return {
-        "import_from": list(dict.fromkeys(import_from)),
+        "import_from": list(map(str, folders)),
         "read": sorted(map(str, readable)),
         "list": sorted(map(str, listed)),
         "write": [str(folder)],
     }
+
+
+def import_from() -> list[Path]:
+    """Where this process imports from, and where the service's own code lies.
+
+    The working folder that Python puts first by itself is left out: it may hold anything.
+    """
+    added = not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()])
+    entries = sys.path[1:] if added else sys.path
+    folders = [Path(entry).resolve() for entry in entries if entry]
+    return list(dict.fromkeys([*folders, CODE]))
 
 
 def _share(root: Path, hidden: Sequence[Path], readable: set[Path], listed: set[Path]) -> None:

@@ -29,7 +29,6 @@ MOST_RERUNS = 3
 _ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
 
 HELD = ("running", "cancelling")
-ACTIVE = ("queued", *HELD)
 
 
 class JobInterrupted(Exception):
@@ -218,6 +217,12 @@ def holders(session: Session) -> list[str]:
     return [name for name in session.scalars(held) if name is not None]
 
 
+def tally(session: Session) -> list[tuple[str, str, int]]:
+    """(kind, state, number of jobs), for every kind and state that there is."""
+    counted = select(JobRow.kind, JobRow.state, func.count()).group_by(JobRow.kind, JobRow.state)
+    return [(kind, state, number) for kind, state, number in session.execute(counted)]
+
+
 def cancel(session: Session, subject_id: str) -> CancelOutcome:
     """Cancel the newest job of a subject; asking again gives the same answer.
 
@@ -238,16 +243,6 @@ def cancel(session: Session, subject_id: str) -> CancelOutcome:
         job.state = "cancelling"
         return CancelOutcome("cancelling")
     return CancelOutcome("finished")
-
-
-def active_subjects(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """(kind, subject id) of each job that waits for or works on a dataset."""
-    active = (
-        select(JobRow.kind, JobRow.subject_id)
-        .where(JobRow.dataset_id == dataset_id, JobRow.state.in_(ACTIVE))
-        .order_by(JobRow.created_at)
-    )
-    return [(kind, subject) for kind, subject in session.execute(active)]
 
 
 def record_progress(session: Session, claim: Claim, fraction: float, stage: str) -> None:

@@ -86,4 +86,5 @@ def _private_detail(cause: Exception) -> str:
     """For the custodian: a limit in plain words, anything else with its trace."""
     if isinstance(cause, LimitExceeded):
         return str(cause)
-    return "".join(traceback.format_exception(cause))[-LONGEST_DETAIL:]
+    text = "".join(traceback.format_exception(cause))[-LONGEST_DETAIL:]
+    return text.encode(errors="replace").decode()  # the store takes no half characters

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from app.database import Database
 from app.jobs.housekeeping import Housekeeping
+from app.jobs.memory import close_memory
 from app.jobs.pool import WorkerPool
 from app.jobs.subjects import OUTCOMES
 from app.ledger.startup import hold_ledgers_against_accounts
@@ -19,6 +20,7 @@ def supervision(settings: Settings) -> Iterator[WorkerPool]:
 
     Accounts whose ledger does not add up are suspended first.
     """
+    close_memory()
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     try:
         hold_ledgers_against_accounts(database)

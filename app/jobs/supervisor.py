@@ -14,10 +14,12 @@ from typing import Any
 import uvicorn
 
 from app import migrate
+from app.jobs.protocol import BoundedHttp
 from app.jobs.supervision import supervision
 from app.main import create_app
 from app.security.bootstrap import preset_key
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 log = logging.getLogger("halftone.server")
 
@@ -29,11 +31,13 @@ class AddressTaken(OSError):
 def serve(settings: Settings) -> None:
     """Migrate, start workers, and serve until SIGTERM or SIGINT.
 
+    Raises `BadAdminKey`, `BadMasterKey` or `AddressTaken` before the store is touched.
     A stop takes no new work, lets running jobs end for `drain_s`, and queues the rest again
     for the next start.
     """
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     preset_key(settings)
+    Keyring(settings)
     listener = _listen(settings)
     migrate.to_head(settings.url)
     with supervision(settings) as pool, listener:
@@ -54,6 +58,7 @@ def _listen(settings: Settings) -> socket.socket:
 def _configuration(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(settings),
+        http=BoundedHttp,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         server_header=False,

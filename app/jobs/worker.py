@@ -21,6 +21,7 @@ from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.executors import executors
 from app.jobs.housekeeping import Housekeeping
+from app.jobs.memory import close_memory
 from app.jobs.outcomes import Outcomes, report_ends
 from app.jobs.queue import Claim
 from app.jobs.run import Execute, run
@@ -120,6 +121,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
     A supervised worker also stops when its standard input ends, as it does with its parent.
     """
+    close_memory()
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     shutdown = Shutdown(settings.drain_s)
     _on_signals(shutdown.request)

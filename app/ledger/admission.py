@@ -69,28 +69,25 @@ def admit(
 
     Raises `Invalid` for a guarantee that the accountant does not take, `BudgetExceeded` if
     a scope cannot cover it, `NotFound` if the grant was revoked, `AccountSuspended` if the
-    ledger does not add up. Without `reveal_account` a refusal tells no total of the account.
+    ledger does not add up (the transaction is then not to be committed). Without
+    `reveal_account` a refusal tells no total of the account.
     """
     request = _Request(account, grant, reveal_account, guarantee, approximate_delta)
-    with session.begin_nested() as savepoint:
-        head = request.spend(session)
-        if head is None:
-            savepoint.rollback()
-        else:
-            booked = append(
-                session,
-                account.id,
-                head,
-                kind="charge",
-                amount=request.charge,
-                dataset_id=dataset_id,
-                release_id=release_id,
-                grant_id=None if grant is None else grant.id,
-                principal_id=principal_id,
-                detail={**detail, "guarantee": guarantee.as_wire()},
-            )
+    head = request.spend(session)
     if head is None:
         raise request.refusal(session) or AccountSuspended()
+    booked = append(
+        session,
+        account.id,
+        head,
+        kind="charge",
+        amount=request.charge,
+        dataset_id=dataset_id,
+        release_id=release_id,
+        grant_id=None if grant is None else grant.id,
+        principal_id=principal_id,
+        detail={**detail, "guarantee": guarantee.as_wire()},
+    )
     forget_amounts(session, account, grant)
     return Admission(request.charge, request.loss, booked.entry.sequence, booked.hash)
 
@@ -138,11 +135,15 @@ class _Request:
             raise Invalid.at(error.pointer, error.message, error.remedy) from None
 
     def spend(self, session: Session) -> Head | None:
-        """Charge every scope; None if one of them cannot cover it (the caller rolls back)."""
-        head = repository.spend(session, self._account_id, self.charge)
-        if head is None or self._grant_id is None:
-            return head
-        return head if repository.spend_allowance(session, self._grant_id, self.charge) else None
+        """Charge every scope, or none of them if one cannot cover it: then None."""
+        if self._grant_id is None:
+            return repository.spend(session, self._account_id, self.charge)
+        with session.begin_nested() as both:
+            head = repository.spend(session, self._account_id, self.charge)
+            if head and repository.spend_allowance(session, self._grant_id, self.charge):
+                return head
+            both.rollback()
+        return None
 
     def refusal(self, session: Session) -> HalftoneError | None:
         """Why admission is refused now, the account's reasons before the grant's."""

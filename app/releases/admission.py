@@ -18,7 +18,7 @@ from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.models import ReleaseRow
 from app.releases.schemas import ReleaseIn
-from app.security.access import Access, open_dataset
+from app.security.access import Access, open_dataset, renewed
 from app.security.principals import Principal
 from app.settings import Settings
 
@@ -27,11 +27,11 @@ ACCEPTED = 202
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that was checked; without a costing it is one that was answered before."""
+    """A request that was checked, with the dataset as it was then."""
 
-    dataset_id: str
+    access: Access
     form: ReleaseIn
-    costing: Costing | None
+    costing: Costing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,27 @@ def prepare(
     form: ReleaseIn,
     attempt: Attempt | None,
     settings: Settings,
-) -> Prepared:
-    """All that may take time or refuse, before the write transaction. Raises `Invalid`."""
+) -> Prepared | None:
+    """All that may take time or refuse, before the write transaction. Raises `Invalid`.
+
+    None for a request that was answered before.
+    """
     with database.read() as session:
         if find_replay(session, attempt):
-            return Prepared(dataset_id, form, None)
+            return None
         samples.check_room(session, principal.id, settings)
         access = open_dataset(session, principal, dataset_id)
         facts = costing.read_facts(session, access, principal, form)
     costed = costing.cost(facts, catalogue, form, settings)
     if costed.problems:
         raise Invalid("The release cannot run as asked.", errors=costed.problems)
-    return Prepared(dataset_id, form, costed)
+    return Prepared(access, form, costed)
 
 
 def admit(
     session: Session,
     principal: Principal,
-    prepared: Prepared,
+    prepared: Prepared | None,
     attempt: Attempt | None,
     settings: Settings,
 ) -> Accepted:
@@ -80,9 +83,9 @@ def admit(
         release, dataset = service.visible(session, principal, replay.resource_id)
         account = repository.account(session, release.account_id)
         return Accepted(release, dataset, account, replayed=True)
-    if prepared.costing is None:
+    if prepared is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
-    access = open_dataset(session, principal, prepared.dataset_id)
+    access = renewed(session, principal, prepared.access)
     account = costing.accepting(access)
     if access.dataset.state != "ready":
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")

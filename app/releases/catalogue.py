@@ -45,7 +45,6 @@ class Description:
     entry: Entry
     title: str
     reference: str
-    version: str
     params_schema: dict[str, Any]
     available: bool = True
     """False if it is installed and does not answer."""
@@ -128,7 +127,6 @@ class Catalogue:
             entry,
             synthesizer.title,
             synthesizer.reference,
-            synthesizer.version,
             synthesizer.Params.model_json_schema(),
         )
 
@@ -137,8 +135,8 @@ class Catalogue:
             said = ChildHost(self._settings).describe(entry.name)
         except ChildUnusable as error:
             log.warning("synthesizer %s does not describe itself: %s", entry.name, error.detail)
-            return Description(entry, entry.name, "", entry.version, {}, available=False)
-        return Description(entry, said.title, said.reference, said.version, said.params_schema)
+            return Description(entry, entry.name, "", {}, available=False)
+        return Description(entry, said.title, said.reference, said.params_schema)
 
 
 def _bad_form(faults: list[FieldError]) -> Invalid:

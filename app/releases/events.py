@@ -64,6 +64,12 @@ def after(session: Session, release_id: str, sequence: int) -> list[EventRow]:
     return newest(session, {release_id: sequence})
 
 
+def latest(session: Session, release_id: str) -> int:
+    """The sequence number of a release's last event so far, from 1."""
+    last = select(func.max(EventRow.sequence)).where(EventRow.release_id == release_id)
+    return session.scalar(last) or 0
+
+
 def newest(session: Session, seen: Mapping[str, int]) -> list[EventRow]:
     """Events of several releases, each beyond the sequence number seen, in order."""
     found: list[EventRow] = []

@@ -7,12 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.problems import FieldError
-
-_REMEDIES = {
-    "missing": "Add the field.",
-    "extra_forbidden": "Remove the field, or check its spelling.",
-}
+from app.problems import FieldError, remedy_for
 
 
 def form_faults(error: ValidationError, form: dict[str, Any]) -> list[FieldError]:
@@ -21,7 +16,7 @@ def form_faults(error: ValidationError, form: dict[str, Any]) -> list[FieldError
         FieldError(
             pointer(_steps(fault["loc"], form)),
             fault["msg"],
-            _REMEDIES.get(fault["type"], "Send what the synthesizer's form asks for."),
+            remedy_for(fault["type"], "Send what the synthesizer's form asks for."),
         )
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]

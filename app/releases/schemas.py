@@ -131,7 +131,8 @@ class ReleaseOut(BaseModel):
     dataset_id: str = Field(description="The dataset it was made from.", examples=[_DATASET_ID])
     synthesizer: str = Field(description="Its method: see `/v1/synthesizers`.", examples=["mst"])
     synthesizer_version: str = Field(
-        description="Version of the method when the release was admitted.", examples=["0.1.0"]
+        description="Version of the distribution that the method came from, at admission.",
+        examples=["0.1.0"],
     )
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learned only what the kernel answered. `declared`: a third "

@@ -1,7 +1,9 @@
 """The life of a release: what its job reports, how it ends, how it is cancelled.
 
 queued -> running -> succeeded | failed
-queued -> cancelled;  running -> cancelling -> cancelled | failed
+queued -> cancelled;  queued | running -> cancelling -> cancelled | failed
+
+A release is queued still when its job was claimed a moment ago and has not begun.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from app.releases.models import ReleaseRow
 from app.security.principals import Principal
 
 _NEXT: Mapping[str, frozenset[str]] = {
-    "queued": frozenset({"running", "cancelled", "failed"}),
+    "queued": frozenset({"running", "cancelling", "cancelled", "failed"}),
     "running": frozenset({"cancelling", "cancelled", "failed", "succeeded"}),
     "cancelling": frozenset({"cancelled", "failed"}),
 }
@@ -131,7 +133,19 @@ def _stop(session: Session, release: ReleaseRow, principal_id: str) -> None:
     if release.state not in repository.ACTIVE:
         return
     outcome = queue.cancel(session, release.id)
-    if outcome.refundable:
+    if outcome.state == "cancelled":
+        refunded = outcome.refundable and _given_back(session, release, principal_id)
+        cancelled(session, release.id, refunded)
+    elif outcome.state == "cancelling" and release.state != "cancelling":
+        _enter(session, release, "cancelling")
+
+
+def _given_back(session: Session, release: ReleaseRow, principal_id: str) -> bool:
+    """Give the charge back, unless the account's books do not add up.
+
+    Nothing is booked on those, but a release is stopped and a dataset erased all the same.
+    """
+    try:
         ledger.refund(
             session,
             account_id=release.account_id,
@@ -141,10 +155,9 @@ def _stop(session: Session, release: ReleaseRow, principal_id: str) -> None:
             principal_id=principal_id,
             charge=Charge(release.charge_primary, release.charge_delta),
         )
-    if outcome.state == "cancelled":
-        cancelled(session, release.id, outcome.refundable)
-    elif outcome.state == "cancelling" and release.state != "cancelling":
-        _enter(session, release, "cancelling")
+    except ledger.AccountSuspended:
+        return False
+    return True
 
 
 def _enter(session: Session, release: ReleaseRow, state: str) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
+from app.ledger.models import AccountRow
 from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
 from app.releases.schemas import (
@@ -30,8 +31,8 @@ def releases(
     """Several releases as this principal may see them."""
     published = [release.id for release, _ in rows if release.state == "succeeded"]
     samples = repository.samples_of(session, published) if published else {}
-    accountants = {
-        account_id: Accountant(repository.account(session, account_id).accountant)
+    accounts = {
+        account_id: repository.account(session, account_id)
         for account_id in {release.account_id for release, _ in rows}
     }
     return [
@@ -40,7 +41,7 @@ def releases(
             principal,
             release,
             dataset,
-            accountants[release.account_id],
+            accounts[release.account_id],
             samples.get(release.id, []),
         )
         for release, dataset in rows
@@ -48,9 +49,17 @@ def releases(
 
 
 def release(
-    session: Session, principal: Principal, row: ReleaseRow, dataset: DatasetRow
+    session: Session,
+    principal: Principal,
+    row: ReleaseRow,
+    dataset: DatasetRow,
+    account: AccountRow | None = None,
 ) -> ReleaseOut:
-    return releases(session, principal, [(row, dataset)])[0]
+    """One release; its account is read unless it is at hand."""
+    account = account or repository.account(session, row.account_id)
+    published = row.state == "succeeded"
+    samples = repository.samples_of(session, [row.id])[row.id] if published else []
+    return _release(session, principal, row, dataset, account, samples)
 
 
 def sample(row: SampleRow, dataset_id: str) -> SampleOut:
@@ -74,7 +83,7 @@ def _release(
     principal: Principal,
     row: ReleaseRow,
     dataset: DatasetRow,
-    accountant: Accountant,
+    account: AccountRow,
     samples: Sequence[SampleRow],
 ) -> ReleaseOut:
     failed = row.state == "failed"
@@ -86,7 +95,7 @@ def _release(
         assurance=cast(Literal["enforced", "declared"], row.assurance),
         params=row.params,
         guarantee=row.guarantee,
-        charge=Charge(row.charge_primary, row.charge_delta).as_wire(accountant),
+        charge=Charge(row.charge_primary, row.charge_delta).as_wire(Accountant(account.accountant)),
         rows=row.rows,
         public_dataset=row.public_dataset_id,
         state=cast(ReleaseState, row.state),

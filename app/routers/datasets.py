@@ -29,10 +29,12 @@ from app.routers.dependencies import (
     DatabaseDep,
     ReadSession,
     SettingsDep,
+    Writes,
     WriteSession,
-    in_turn,
+    get_writes,
 )
 from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute, parse_json, read_limited
@@ -41,7 +43,6 @@ from app.security.principals import Principal
 from app.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
-
 
 LONGEST_WAIT_S = 60
 _LOOK_S = (0.02, 0.05, 0.1, 0.25)
@@ -71,22 +72,15 @@ FileFormat = Annotated[
     Query(alias="format", description="Overrules the declared format of the file."),
 ]
 
-_HEADERS = {
-    "Location": {"description": "Where the dataset is.", "schema": {"type": "string"}},
-    "Idempotent-Replayed": {
-        "description": "`true` on the answer to a repeated Idempotency-Key.",
-        "schema": {"type": "string", "enum": ["true"]},
-    },
-}
 _CREATED: dict[int | str, dict[str, Any]] = {
     201: {
         "description": "Declared (`awaiting_data`), or with `Prefer: wait` ingested.",
-        "headers": _HEADERS,
+        "headers": MADE_HEADERS,
     },
     202: {
         "description": "Uploaded; `ingesting`.",
         "model": DatasetOut,
-        "headers": _HEADERS,
+        "headers": MADE_HEADERS,
     },
     **refusing(403),
 }
@@ -106,6 +100,7 @@ async def create_dataset(
     principal: Custodian,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
@@ -128,8 +123,9 @@ async def create_dataset(
     if status == 202 and not replayed:
         status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
         if status == 201 and attempt is not None:
-            await in_turn(request, lambda session: settle(session, attempt, 201))
-    _describe(request, response, status, dataset_id, replayed)
+            await writes.run(lambda session: settle(session, attempt, 201))
+    response.status_code = status
+    answer_made(request, response, f"/v1/datasets/{dataset_id}", replayed=replayed)
     return await _shown(database, principal, dataset_id)
 
 
@@ -151,6 +147,7 @@ async def upload_data(
     principal: Caller,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     file_format: FileFormat = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
@@ -161,8 +158,7 @@ async def upload_data(
         writer = await to_thread.run_sync(StagingArea(settings).writer)
         with writer:
             staged = await uploads.receive_raw(request, writer, settings.max_upload_bytes)
-            await in_turn(
-                request,
+            await writes.run(
                 lambda session: service.receive(
                     session, principal, dataset_id, staged, settings, file_format
                 ),
@@ -214,11 +210,11 @@ def rename_dataset(
     responses=refusing(403, 404),
 )
 async def erase_dataset(
-    request: Request,
     dataset_id: DatasetId,
     principal: Caller,
     database: DatabaseDep,
     settings: SettingsDep,
+    writes: Writes,
     with_releases: Annotated[
         bool,
         Query(alias="releases", description="Withdraw samples, models and measurements too."),
@@ -226,8 +222,7 @@ async def erase_dataset(
 ) -> DatasetOut:
     """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
     and so do released samples and measurements, unless `releases=true`."""
-    doomed = await in_turn(
-        request,
+    doomed = await writes.run(
         lambda session: service.erase(session, principal, dataset_id, with_releases=with_releases),
     )
     # A thread of its own: it waits for the store, and must not hold one that writers need.
@@ -345,7 +340,8 @@ async def _create(
         if writer is not None and not made[2]:
             writer.keep()
 
-    return await in_turn(request, work, committed)
+    writes = await get_writes(request)
+    return await writes.run(work, committed)
 
 
 def _attempt(principal: Principal, key: str | None, sent: dict[str, Any]) -> Attempt | None:
@@ -400,13 +396,3 @@ async def _shown(database: Database, principal: Principal, dataset_id: str) -> D
             return views.seen(session, access.open_dataset(session, principal, dataset_id))
 
     return await to_thread.run_sync(show)
-
-
-def _describe(
-    request: Request, response: Response, status: int, dataset_id: str, replayed: bool
-) -> None:
-    root: str = request.scope.get("root_path", "")
-    response.status_code = status
-    response.headers["Location"] = f"{root.rstrip('/')}/v1/datasets/{dataset_id}"
-    if replayed:
-        response.headers["Idempotent-Replayed"] = "true"

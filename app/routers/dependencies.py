@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import Depends, Header, Request, Security
@@ -13,11 +13,10 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.idempotency import Attempt, body_hash
 from app.problems import Forbidden
+from app.routers.writing import WriteQueue
 from app.security.authentication import authenticate
 from app.security.principals import Principal
 from app.settings import Settings
-
-Made = TypeVar("Made")
 
 bearer = HTTPBearer(
     scheme_name="ApiKey",
@@ -45,8 +44,8 @@ def read_unit(database: Annotated[Database, Depends(get_database)]) -> Iterator[
 async def write_unit(
     request: Request, database: Annotated[Database, Depends(get_database)]
 ) -> AsyncIterator[Session]:
-    """Commit once, after the endpoint and before the response starts; see `in_turn`."""
-    async with request.app.state.write_turn:
+    """Commit once, after the endpoint and before the response starts."""
+    async with request.app.state.writes.turn:
         unit = database.write()
         session = await to_thread.run_sync(unit.__enter__)
         try:
@@ -58,30 +57,13 @@ async def write_unit(
             await to_thread.run_sync(unit.__exit__, None, None, None)
 
 
-async def in_turn(
-    request: Request,
-    work: Callable[[Session], Made],
-    committed: Callable[[Made], None] = lambda _: None,
-) -> Made:
-    """One writing unit of work in one thread, when the store is free.
-
-    Requests queue for the store on the event loop, so that waiting ones hold no thread that
-    the one ahead needs to finish. `committed` is called in the same thread, so that nothing
-    can come between.
-    """
-    database = await get_database(request)
-
-    def unit() -> Made:
-        with database.write() as session:
-            made = work(session)
-        committed(made)
-        return made
-
-    async with request.app.state.write_turn:
-        return await to_thread.run_sync(unit)
+async def get_writes(request: Request) -> WriteQueue:
+    writes: WriteQueue = request.app.state.writes
+    return writes
 
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
+Writes = Annotated[WriteQueue, Depends(get_writes)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 ReadSession = Annotated[Session, Depends(read_unit, scope="function")]
 WriteSession = Annotated[Session, Depends(write_unit, scope="function")]

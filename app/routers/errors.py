@@ -23,14 +23,10 @@ from app.problems import (
     MethodNotAllowed,
     NotFound,
     Unavailable,
+    remedy_for,
 )
 
 log = logging.getLogger("halftone.http")
-
-_REMEDIES = {
-    "missing": "Add the field.",
-    "extra_forbidden": "Remove the field, or check its spelling.",
-}
 
 
 def problem(request: Request, error: HalftoneError) -> Response:
@@ -54,7 +50,7 @@ def field_errors(errors: Any) -> list[FieldError]:
         FieldError(
             pointer_of(tuple(error["loc"])),
             str(error["msg"]).removeprefix("Value error, "),
-            _REMEDIES.get(error["type"], "Send a value as the API description asks."),
+            remedy_for(error["type"], "Send a value as the API description asks."),
         )
         for error in errors
     ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 from pydantic import BaseModel, Field
-from sqlalchemy import func, select
 
-from app.jobs.models import JobRow
+from app.jobs import queue
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.routers.dependencies import DatabaseDep, ReadSession
@@ -81,9 +80,6 @@ def metrics(session: ReadSession) -> Response:
     """
     registry = CollectorRegistry()
     jobs = Gauge("halftone_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)
-    counted = session.execute(
-        select(JobRow.kind, JobRow.state, func.count()).group_by(JobRow.kind, JobRow.state)
-    )
-    for kind, state, number in counted:
+    for kind, state, number in queue.tally(session):
         jobs.labels(kind, _PHASES.get(state, "ended")).inc(number)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -9,8 +9,8 @@ from fastapi import Request, Response
 MADE_HEADERS: dict[str, Any] = {
     "Location": {"description": "Path of what was made.", "schema": {"type": "string"}},
     "Idempotent-Replayed": {
-        "description": "`true` if this repeats the answer to an earlier request.",
-        "schema": {"type": "string"},
+        "description": "`true` on the answer to a repeated Idempotency-Key.",
+        "schema": {"type": "string", "enum": ["true"]},
     },
 }
 

@@ -34,11 +34,12 @@ from app.routers.dependencies import (
     DatabaseDep,
     ReadSession,
     SettingsDep,
+    Writes,
     WriteSession,
     attempt_of,
-    in_turn,
 )
 from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
@@ -47,13 +48,6 @@ from app.security.access import open_dataset
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
 ReleaseAttempt = Annotated[Attempt | None, Depends(attempt_of("releases.create"))]
-
-_LOCATION = {"description": "Where the new resource is.", "schema": {"type": "string"}}
-_REPLAYED = {
-    "description": "`true` on the answer to a repeated Idempotency-Key.",
-    "schema": {"type": "string", "enum": ["true"]},
-}
-CREATED_HEADERS = {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}
 
 
 async def get_catalogue(request: Request) -> Catalogue:
@@ -84,7 +78,7 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
     operation_id="request_release",
     summary="Request a release",
     responses={
-        202: {"description": "Admitted, charged and queued.", "headers": CREATED_HEADERS},
+        202: {"description": "Admitted, charged and queued.", "headers": MADE_HEADERS},
         409: {
             "description": "The budget cannot cover it, or the dataset takes no releases.",
             "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
@@ -102,6 +96,7 @@ async def request_release(
     database: DatabaseDep,
     catalogue: CatalogueDep,
     settings: SettingsDep,
+    writes: Writes,
 ) -> ReleaseOut:
     """Charge the budget and queue a run of one synthesizer under one guarantee.
 
@@ -114,20 +109,14 @@ async def request_release(
 
     def accept(session: Session) -> tuple[ReleaseOut, bool]:
         accepted = admission.admit(session, principal, prepared, attempt, settings)
-        shown = views.release(session, principal, accepted.release, accepted.dataset)
+        shown = views.release(
+            session, principal, accepted.release, accepted.dataset, accepted.account
+        )
         return shown, accepted.replayed
 
-    shown, replayed = await in_turn(request, accept)
-    created(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
+    shown, replayed = await writes.run(accept)
+    answer_made(request, response, f"/v1/releases/{shown.id}", replayed=replayed)
     return shown
-
-
-def created(request: Request, response: Response, path: str, *, replayed: bool) -> None:
-    """The headers of an answer that made something, now or at an earlier attempt."""
-    root: str = request.scope.get("root_path", "")
-    response.headers["Location"] = root.rstrip("/") + path
-    if replayed:
-        response.headers["Idempotent-Replayed"] = "true"
 
 
 @router.post(
@@ -277,7 +266,7 @@ def follow_release(
 ) -> Response:
     """Server-sent events; a comment is sent every 15 seconds to keep the connection open."""
     release, _ = service.visible(session, principal, release_id)
-    seen = int(last_event_id or 0)
+    seen = min(int(last_event_id or 0), events.latest(session, release.id))
     has_ended = release.state not in repository.ACTIVE
     if has_ended and not events.after(session, release.id, seen):
         return Response(status_code=204)
@@ -304,6 +293,7 @@ _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
+@router.head("/releases/{release_id}/measurements", include_in_schema=False)
 @router.get(
     "/releases/{release_id}/measurements",
     operation_id="get_measurements",
@@ -312,6 +302,7 @@ _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
     responses=_MEASUREMENTS,
 )
 def get_measurements(
+    request: Request,
     release_id: ReleaseId,
     principal: Caller,
     session: ReadSession,
@@ -326,19 +317,24 @@ def get_measurements(
         str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
     ] = None,
 ) -> Response:
-    """Every noisy count that the release bought, with its standard error: a product itself."""
+    """Every noisy count that the release bought, with its standard error: a product itself.
+
+    HEAD answers with the same headers and no body.
+    """
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
-    etag = f'"{release.id}-{form}"'
+    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
+    etag = results.etag(tables, form)
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
     if form == "json":
         pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
     else:
         pieces = results.as_long_form(tables, schema, Format(form))
         media_type = Format(form).media_type
+    if request.method == "HEAD":
+        pieces = iter(())
     return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
 

@@ -23,9 +23,9 @@ from app.routers.dependencies import (
     attempt_of,
 )
 from app.routers.description import refusing
+from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import ReleaseId, SampleId
-from app.routers.releases import CREATED_HEADERS, created
 from app.routers.wire import ExactRoute
 from app.storage.blobs import BlobStore
 
@@ -40,7 +40,7 @@ SampleAttempt = Annotated[Attempt | None, Depends(attempt_of("samples.create"))]
     operation_id="request_sample",
     summary="Request another sample",
     responses={
-        202: {"description": "Queued.", "headers": CREATED_HEADERS},
+        202: {"description": "Queued.", "headers": MADE_HEADERS},
         **refusing(404, 409),
     },
 )
@@ -56,7 +56,7 @@ def request_sample(
 ) -> SampleOut:
     """Rows from the release's model and a seed: free, since nothing private is touched."""
     accepted = sampling.request(session, principal, release_id, form, attempt, settings)
-    created(request, response, f"/v1/samples/{accepted.sample_id}", replayed=accepted.replayed)
+    answer_made(request, response, f"/v1/samples/{accepted.sample_id}", replayed=accepted.replayed)
     sample, release, _ = sample_life.visible(session, principal, accepted.sample_id)
     return views.sample(sample, release.dataset_id)
 

@@ -25,7 +25,10 @@ class SynthesizerOut(BaseModel):
         examples=["Maximum spanning tree of two-way marginals"],
     )
     reference: str = Field(description="Where the method is from.")
-    version: str = Field(description="Version of the method.", examples=["0.1.0"])
+    version: str = Field(
+        description="Of the package that holds it, as releases and certificates state it.",
+        examples=["0.1.0"],
+    )
     distribution: str = Field(description="The package that holds it.", examples=["halftone"])
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
@@ -77,7 +80,7 @@ def _facts(described: Description) -> dict[str, Any]:
         "name": described.entry.name,
         "title": described.title,
         "reference": described.reference,
-        "version": described.version,
+        "version": described.entry.version,
         "distribution": described.entry.distribution,
         "assurance": described.entry.assurance,
         "state": "available" if described.available else "unavailable",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
@@ -30,6 +30,21 @@ class Access:
     grant: GrantRow | None
 
     @property
+    def standing(self) -> tuple[Any, ...]:
+        """As `repository.standing` reads it."""
+        dataset, grant = self.dataset, self.grant
+        return (
+            dataset.account_id,
+            dataset.owner_id,
+            dataset.visibility,
+            dataset.state,
+            dataset.closed,
+            dataset.ready_at,
+            None if grant is None else grant.state,
+            None if grant is None else grant.show_budget,
+        )
+
+    @property
     def shows_budget(self) -> bool:
         """Whether the account's totals may be told."""
         return self.role == "custodian" or (self.grant is not None and self.grant.show_budget)
@@ -54,6 +69,14 @@ def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Acc
     if grant is None or grant.state != "active" or not principal.is_analyst:
         raise NotFound
     return Access(dataset, "analyst", account, grant)
+
+
+def renewed(session: Session, principal: Principal, access: Access) -> Access:
+    """What was opened in an earlier transaction, opened again if anything has changed since."""
+    grant_id = None if access.grant is None else access.grant.id
+    if repository.standing(session, access.dataset.id, grant_id) == access.standing:
+        return access
+    return open_dataset(session, principal, access.dataset.id)
 
 
 def own_dataset(session: Session, principal: Principal, dataset_id: str) -> DatasetRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
@@ -32,6 +32,20 @@ _OPENED = (
         GrantRow,
         and_(GrantRow.dataset_id == DatasetRow.id, GrantRow.principal_id == bindparam("principal")),
     )
+    .where(DatasetRow.id == bindparam("dataset"))
+)
+_STANDING = (
+    select(
+        DatasetRow.account_id,
+        DatasetRow.owner_id,
+        DatasetRow.visibility,
+        DatasetRow.state,
+        DatasetRow.closed,
+        DatasetRow.ready_at,
+        GrantRow.state,
+        GrantRow.show_budget,
+    )
+    .outerjoin(GrantRow, GrantRow.id == bindparam("grant"))
     .where(DatasetRow.id == bindparam("dataset"))
 )
 
@@ -63,6 +77,12 @@ def opened(
     """The dataset, its account, and the principal's grant on it, active or revoked."""
     found = session.execute(_OPENED, {"dataset": dataset_id, "principal": principal_id}).first()
     return None if found is None else (found[0], found[1], found[2])
+
+
+def standing(session: Session, dataset_id: str, grant_id: str | None) -> tuple[Any, ...] | None:
+    """All that may change of what decides about access to a dataset, and about its use."""
+    found = session.execute(_STANDING, {"dataset": dataset_id, "grant": grant_id}).first()
+    return None if found is None else tuple(found)
 
 
 def principal(session: Session, principal_id: str) -> PrincipalRow | None:

@@ -8,7 +8,6 @@ StorageKeyError
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 
 from cryptography.exceptions import InvalidTag
@@ -20,6 +19,17 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
+
+
+class BadMasterKey(ValueError):
+    """`HALFTONE_MASTER_KEY` is no key; neither service nor worker starts."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"HALFTONE_MASTER_KEY is not a key: it is base64 of {KEY_BYTES} bytes. Make one with:"
+            f" python3 -c 'import base64, os; print(base64.b64encode(os.urandom({KEY_BYTES}))"
+            ".decode())'"
+        )
 
 
 class StorageKeyError(Exception):
@@ -96,8 +106,8 @@ def _wrapping(owner: str) -> bytes:
 def _decoded(text: str) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one
         key = b""
     if len(key) != KEY_BYTES:
-        raise ValueError(f"HALFTONE_MASTER_KEY is base64 of {KEY_BYTES} bytes")
+        raise BadMasterKey
     return key

@@ -78,7 +78,6 @@ class AsyncHalftone:
     save = _awaited(flows.releases.save)
     measurements = _awaited(flows.releases.measurements)
     certificate = _awaited(flows.releases.certificate)
-    report = _awaited(flows.releases.report)
 
     wait = _awaited(flows.waiting.wait)
 

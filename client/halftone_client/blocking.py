@@ -80,7 +80,6 @@ class Halftone:
     save = _blocking(flows.releases.save)
     measurements = _blocking(flows.releases.measurements)
     certificate = _blocking(flows.releases.certificate)
-    report = _blocking(flows.releases.report)
 
     wait = _blocking(flows.waiting.wait)
 

@@ -66,7 +66,9 @@ class UploadRejected(JobFailed):
 
     def __init__(self, record: Mapping[str, Any], report: Mapping[str, Any]) -> None:
         self.report = report
-        lines = [f"{record['id']} is {record['state']}: {report['problem_count']} problems"]
+        count = report["problem_count"]
+        noun = "problem" if count == 1 else "problems"
+        lines = [f"{record['id']} is {record['state']}: {count} {noun}"]
         for problem in report["problems"][:_PROBLEMS_SHOWN]:
             places = [f"{name} {problem[name]}" for name in ("row", "column") if problem[name]]
             where = ", ".join(places) + ": " if places else ""

@@ -26,12 +26,10 @@ class Record(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name}={self._fields[name]!r}"
-            for name in ("id", "name", "state")
-            if name in self._fields
-        )
-        return f"{type(self).__name__}({shown})"
+        known = ("id", "name", "state")
+        shown = [f"{name}={self._fields[name]!r}" for name in known if name in self._fields]
+        named = [f"{name}=..." for name in self._fields if name not in known]
+        return f"{type(self).__name__}({', '.join(shown + named)})"
 
     @property
     def id(self) -> str:

@@ -47,9 +47,19 @@ def decode(response: httpx.Response) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
-        return str(value)
+        return _number(value)
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _number(value: Decimal) -> int | float | str:
+    """A JSON number, so that what `decode` read can be sent back; text where one would round."""
+    if not value.is_finite():
+        raise ValueError(f"{value} has no JSON form")
+    if value == value.to_integral_value():
+        return int(value)
+    nearest = float(value)
+    return nearest if Decimal(repr(nearest)) == value else str(value)

@@ -108,7 +108,7 @@ def test_the_public_surface_is_pinned():
         "delete_dataset", "delete_sample", "download", "get_release", "get_sample", "grant",
         "grants", "import_dictionary", "ingest_report", "keys", "ledger", "me", "measurements",
         "preflight", "principals", "propose_dictionary", "put_data", "release", "releases",
-        "rename_dataset", "report", "revoke_grant", "revoke_key", "sample", "samples", "save",
+        "rename_dataset", "revoke_grant", "revoke_key", "sample", "samples", "save",
         "schema", "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
@@ -121,6 +121,22 @@ def test_the_error_tree_drawn_in_the_docstring_is_the_real_one():
             depth = len(kind.__mro__) - len(halftone_client.HalftoneError.__mro__)
             line = next(line for line in drawing.splitlines() if name in line.split())
             assert line.index(name) == 4 * depth, name
+
+
+def test_fractions_that_were_read_can_be_sent_back_as_numbers():
+    from halftone_client.wire import decode, encode
+
+    text = b'{"minimum":0.02,"maximum":1e6,"step":0.1,"fine":0.12345678901234567890123}'
+    read = decode(httpx.Response(200, content=text))
+    sent = json.loads(encode(read))
+    assert sent == {"minimum": 0.02, "maximum": 1000000, "step": 0.1, "fine": str(read["fine"])}
+    with pytest.raises(ValueError, match="no JSON form"):
+        encode({"epsilon": Decimal("NaN")})
+
+
+def test_a_record_names_its_fields_but_shows_only_what_it_is():
+    made = halftone_client.Record({"id": "ky_1", "state": "active", "key": KEY})
+    assert repr(made) == "Record(id='ky_1', state='active', key=...)"
 
 
 def test_the_key_stands_in_no_repr():

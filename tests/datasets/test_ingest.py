@@ -48,17 +48,16 @@ def chunks(office: Office, dataset_id: str) -> int:
         return int(session.execute(count).scalar_one())
 
 
-@pytest.mark.parametrize("block_rows", [2, 3, 100])
+@pytest.mark.parametrize(("block_rows", "lengths"), [(2, [2, 2]), (3, [3, 1]), (100, [4])])
 def test_codes_are_stored_in_blocks_and_read_back_in_order(
-    either: Office, monkeypatch: pytest.MonkeyPatch, block_rows: int
+    either: Office, monkeypatch: pytest.MonkeyPatch, block_rows: int, lengths: list[int]
 ) -> None:
     monkeypatch.setattr(blocks, "block_rows", lambda schema, unit: block_rows)  # noqa: ARG005
     made = either.uploaded(DRIVERS, schema=ENTITY_SCHEMA, unit=ENTITY)
     assert made["custodian"]["rows"] == 4
     source = codes(either, made["id"])
     read = list(source.chunks(["shift", "pay"]))
-    assert [len(chunk["shift"]) for chunk in read] == list(source.chunk_rows())
-    assert max(source.chunk_rows()) <= block_rows
+    assert [len(chunk["shift"]) for chunk in read] == lengths
     shift = np.concatenate([chunk["shift"] for chunk in read])
     pay = np.concatenate([chunk["pay"] for chunk in read])
     assert shift.tolist() == [1, 2, 3, 5]

@@ -278,6 +278,15 @@ def test_a_file_without_the_declared_columns_is_refused(layout: TableLayout, mes
         layout.bind(Schema.parse({"fields": [field("boolean")]}))
 
 
+def test_a_header_read_as_one_column_points_to_the_delimiter() -> None:
+    declared = Schema.parse({"fields": [field("boolean")]})
+    for names, hint in ((("x;y",), "`delimiter`"), (("a", "b"), "`column`")):
+        with pytest.raises(TableError) as refused:
+            TableLayout(names).bind(declared)
+        (problem,) = refused.value.problems
+        assert hint in problem.remedy
+
+
 def test_a_position_beyond_the_file_is_refused() -> None:
     with pytest.raises(TableError, match="not 3"):
         TableLayout(("x",)).bind(Schema.parse({"fields": [field("boolean", column=3)]}))

@@ -7,6 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from app.datasets.schemas import DatasetIn
 from app.engine.files import FileOptions
 from app.engine.schema import Schema
 from app.engine.schema.fields import FIELD_KEYS
@@ -19,9 +20,10 @@ def keys_of_tables() -> set[str]:
     return set(re.findall(r"`(\w+)`", " ".join(rows)))
 
 
-def test_every_key_of_fields_and_files_is_documented_and_no_other() -> None:
+def test_every_key_of_declarations_fields_and_files_is_documented_and_no_other() -> None:
+    declared = {field.alias or name for name, field in DatasetIn.model_fields.items()}
     options = {field.name for field in fields(FileOptions)} - {"max_bytes"}
-    assert keys_of_tables() == FIELD_KEYS | options
+    assert keys_of_tables() == declared | FIELD_KEYS | options
 
 
 def test_the_example_of_the_page_is_accepted() -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +20,13 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import Limits
 from app.engine.synthesizers.operations import Check
-from app.jobs.child import ChildHost, ChildUnusable
+from app.jobs import process
+from app.jobs.child import ChildHost, ChildUnusable, of_the_store
 from app.jobs.process import ChildProcess
 from app.settings import Settings
 
 PROBE = """
-import json, os, socket, subprocess, sys, time
+import ctypes, errno, json, os, socket, subprocess, sys, time
 
 def main(descriptor):
     connection = socket.socket(fileno=descriptor)
@@ -44,6 +47,21 @@ def connect(port):
         return bool(socket.create_connection(("127.0.0.1", port), 5))
     except OSError as error:
         return type(error).__name__
+
+def open_socket(family, kind):
+    try:
+        socket.socket(getattr(socket, family), getattr(socket, kind)).close()
+        return "opened"
+    except OSError as error:
+        return type(error).__name__
+
+def look_into(pid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    attached = libc.ptrace(16, pid, None, None)
+    return errno.errorcode[ctypes.get_errno()] if attached else "attached"
+
+def imports_from():
+    return sys.path
 
 def here():
     return os.listdir(".")
@@ -140,6 +158,70 @@ def test_there_is_no_network(probe: ChildProcess) -> None:
         assert ask(probe, "connect", listener.getsockname()[1]) == "PermissionError"
 
 
+needs_seccomp = pytest.mark.skipif(
+    not Path("/proc/sys/kernel/seccomp").exists(), reason="the kernel has no seccomp"
+)
+
+
+@needs_seccomp
+@pytest.mark.parametrize("kind", ["SOCK_DGRAM", "SOCK_STREAM", "SOCK_RAW"])
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK"])
+def test_no_socket_opens_that_leads_out(probe: ChildProcess, family: str, kind: str) -> None:
+    assert ask(probe, "open_socket", family, kind) == "PermissionError"
+
+
+@needs_seccomp
+def test_local_sockets_open_as_libraries_need_them(probe: ChildProcess) -> None:
+    assert ask(probe, "open_socket", "AF_UNIX", "SOCK_STREAM") == "opened"
+
+
+@needs_seccomp
+def test_it_attaches_to_no_process(probe: ChildProcess) -> None:
+    assert ask(probe, "look_into", os.getpid()) == "EPERM"
+
+
+def test_the_working_folder_is_left_out_where_python_put_it_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "named"
+    named.mkdir()
+    monkeypatch.chdir(tmp_path)
+    for first in ("", str(tmp_path)):
+        monkeypatch.setattr("sys.path", [first, str(named), *sys.path])
+        imported_from = process.import_from()
+        assert tmp_path not in imported_from
+        assert imported_from[0] == named
+        assert process.CODE in imported_from
+
+
+@needs_landlock
+def test_a_store_elsewhere_is_hidden_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "halftone_probe.py").write_text(PROBE)
+    (code / "kept.sqlite").write_text("private rows")
+    (code / "kept.sqlite-wal").write_text("private rows")
+    monkeypatch.syspath_prepend(str(code))
+    settings = Settings(data=tmp_path / "data", database_url=f"sqlite:///{code}/kept.sqlite")
+    for name in ("kept.sqlite", "kept.sqlite-wal"):
+        child = ChildProcess(hidden=of_the_store(settings), module="halftone_probe")
+        try:
+            assert ask(child, "read", str(code / name)) == "PermissionError"
+        finally:
+            child.close()
+
+
+def test_a_worker_closes_its_memory() -> None:
+    script = "import ctypes; from app.jobs.memory import close_memory; close_memory();"
+    told = subprocess.run(
+        [sys.executable, "-c", f"{script} print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert told.stdout.strip() == "0"
+
+
 def test_memory_ends_at_a_wall(probe: ChildProcess) -> None:
     probe.limit_memory(512 * 1024**2)
     assert ask(probe, "allocate", 1024**3) == "MemoryError"
@@ -168,8 +250,6 @@ def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     read, write = os.pipe()
     parent = os.fork()
     if not parent:  # pragma: no cover  (runs in the fork)
-        import sys
-
         sys.path.insert(0, str(tmp_path))
         os.write(write, str(ChildProcess(module="sleeper").pid).encode())
         signal.pause()

@@ -210,12 +210,11 @@ def test_a_finished_job_takes_no_more_writes(database: Database) -> None:
     assert job(database, held).progress == 1.0
 
 
-def test_jobs_of_a_dataset_are_found_while_they_are_active(database: Database) -> None:
-    first, second = enqueue(database), enqueue(database, "ingest")
+def test_jobs_are_counted_by_kind_and_state(database: Database) -> None:
+    enqueue(database)
+    enqueue(database)
+    enqueue(database, "ingest")
+    claim(database)
     with database.read() as session:
-        assert queue.active_subjects(session, "ds_a") == [("fit", first), ("ingest", second)]
-    held = claim(database)
-    with queue.fenced(database, held) as session:
-        queue.finish(session, held, "failed", "why")
-    with database.read() as session:
-        assert len(queue.active_subjects(session, "ds_a")) == 1
+        found = set(queue.tally(session))
+    assert found == {("fit", "queued", 1), ("fit", "running", 1), ("ingest", "queued", 1)}

@@ -133,6 +133,13 @@ def test_an_exception_fails_the_job_for_good_and_only_the_custodian_learns_why(
     assert log.told == ["started", "failed"]
 
 
+def test_a_cause_that_cannot_be_written_is_kept_as_far_as_it_can(database: Database) -> None:
+    row, log = run_one(database, fail_with(ValueError("half \ud800 a character")))
+    assert row.state == "failed"
+    assert "half ? a character" in (row.private_detail or "")
+    assert log.told == ["started", "failed"]
+
+
 def test_a_cancelled_run_ends_within_two_seconds(database: Database) -> None:
     asked_at = []
 

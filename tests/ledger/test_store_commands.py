@@ -71,11 +71,14 @@ def test_verify_finds_changed_ledgers_damaged_chunks_and_charges_without_release
     assert "chunk" not in capsys.readouterr().out
 
 
-def test_an_export_can_be_verified_without_the_store(books: Books, tmp_path: Path) -> None:
+def test_an_export_can_be_verified_without_the_store(
+    books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     charge(books)
     target = tmp_path / "ledger.jsonl"
     assert cli.main(["export", "--output", str(target)]) == 0
     assert cli.main(["export", "--output", str(target)]) == 2
+    assert capsys.readouterr().err == f"halftone: {target}: File exists\n"
     assert cli.main(["verify", "--file", str(target)]) == 0
     lines = target.read_text().splitlines()
     assert [found.entries for found in verify_export(lines)] == [1, 2]
@@ -91,7 +94,9 @@ def test_an_export_can_be_of_one_dataset(books: Books, capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert json.loads(lines[0])["account"]["id"] == books.account_id
     assert len(lines) == 2
-    assert cli.main(["export", "--account", "ac_none"]) == 2
+    for missing in (["--account", "ac_none"], ["--dataset", "ds_none"]):
+        assert cli.main(["export", *missing]) == 2
+        assert missing[1] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -190,3 +195,19 @@ def test_commands_say_what_is_missing(
     monkeypatch.setenv("HALFTONE_ADMIN_KEY", "guessable")
     assert cli.main(["serve"]) == 2
     assert "HALFTONE_ADMIN_KEY" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["HALFTONE_ADMIN_KEY", "HALFTONE_MASTER_KEY"])
+def test_a_key_of_another_form_stops_the_start_before_there_is_a_store(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.setenv("HALFTONE_DATA", str(tmp_path / "store"))
+    monkeypatch.setenv(name, "abc")
+    assert cli.main(["serve", "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"halftone: {name} is not a key")
+    assert "Make one with" in told
+    assert not (tmp_path / "store").exists()

@@ -61,15 +61,19 @@ def test_a_reader_goes_on_where_it_stopped_and_is_told_when_nothing_follows(
     assert service.custodian.get(path, headers={"Last-Event-ID": "x"}).status_code == 422
 
 
+@pytest.mark.parametrize("last_seen", ["0", "999"], ids=["from the start", "from beyond the end"])
 def test_a_reader_follows_a_release_while_it_runs(
-    service: World, monkeypatch: pytest.MonkeyPatch
+    service: World, monkeypatch: pytest.MonkeyPatch, last_seen: str
 ) -> None:
     monkeypatch.setattr(feed, "KEEP_ALIVE_S", 0.05)
     release = service.custodian.release(service.add_dataset()).json()["id"]
     read: list[str] = []
-    reader = threading.Thread(
-        target=lambda: read.append(service.custodian.get(f"/v1/releases/{release}/events").text)
-    )
+
+    def follow() -> None:
+        path, seen = f"/v1/releases/{release}/events", {"Last-Event-ID": last_seen}
+        read.append(service.custodian.get(path, headers=seen).text)
+
+    reader = threading.Thread(target=follow, daemon=True)
     reader.start()
     time.sleep(0.3)
     service.run_fit(colours(300))

@@ -114,6 +114,7 @@ def _plain(seen: Any) -> Any:
         return _plain(seen.encode()).decode()
     seen = re.sub(rb"\b([a-z]{2})_[a-z2-9]{20}\b", rb"\1_********************", seen)
     seen = re.sub(rb"\b[0-9a-f]{64}\b", b"#" * 64, seen)
+    seen = re.sub(rb'"salt":"[0-9a-f]{32}"', b'"salt":"*"', seen)
     return re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", b"time", seen)
 
 

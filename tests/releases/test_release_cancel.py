@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from release_world import World, colours
+from sqlalchemy import select, update
 
 from app.jobs import queue
+from app.jobs.run import run
+from app.jobs.shutdown import Shutdown
+from app.jobs.subjects import OUTCOMES
+from app.ledger.models import AccountRow
 from app.releases import service as life
 
 
@@ -33,6 +39,19 @@ def test_cancelling_again_changes_nothing(service: World) -> None:
     assert remaining(service, dataset) == "10"
 
 
+def test_a_release_is_stopped_without_a_refund_where_the_books_do_not_add_up(
+    service: World,
+) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    with service.database.write() as session:
+        session.execute(update(AccountRow).values(spent_primary=1))
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", False)
+    with service.database.read() as session:
+        assert session.scalars(select(AccountRow.spent_primary)).all() == [1]
+
+
 def test_a_running_release_keeps_its_charge_and_publishes_nothing(service: World) -> None:
     dataset = service.add_dataset()
     release = service.custodian.release(dataset).json()["id"]
@@ -48,6 +67,27 @@ def test_a_running_release_keeps_its_charge_and_publishes_nothing(service: World
     assert (body["state"], body["refunded"]) == ("cancelled", False)
     assert remaining(service, dataset) == "9"
     assert service.custodian.get(f"/v1/releases/{release}/measurements").status_code == 409
+
+
+def test_a_release_claimed_a_moment_ago_is_cancelled_with_its_charge_kept(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    context = service.claim()
+    body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
+    assert (body["state"], body["refunded"]) == ("cancelling", False)
+    run(context, lambda _: pytest.fail("a cancelled job was begun"), OUTCOMES["fit"], Shutdown(1))
+    body = service.custodian.get(f"/v1/releases/{release}").json()
+    assert (body["state"], body["refunded"]) == ("cancelled", False)
+    assert remaining(service, dataset) == "9"
+
+
+def test_a_dataset_is_erased_though_a_release_was_claimed_a_moment_ago(service: World) -> None:
+    dataset = service.add_dataset()
+    release = service.custodian.release(dataset).json()["id"]
+    service.claim()
+    erased = service.custodian.request("DELETE", f"/v1/datasets/{dataset}")
+    assert (erased.status_code, erased.json()["state"]) == (200, "erased")
+    assert service.custodian.get(f"/v1/releases/{release}").json()["state"] == "cancelling"
 
 
 def test_a_release_queued_again_after_a_claim_keeps_its_charge(service: World) -> None:

@@ -83,6 +83,25 @@ def test_measurements_come_as_json_and_long_form(service: World) -> None:
     assert json.loads(lines[0]["columns"]) == ["colour", "size"]
 
 
+def test_measurements_can_be_asked_for_conditionally_and_by_head(service: World) -> None:
+    tags = set()
+    for _ in range(2):
+        service.custodian.release(service.add_dataset())
+        path = f"/v1/releases/{service.run_fit(colours(2000))}/measurements"
+        full = service.custodian.get(path)
+        head = service.custodian.request("HEAD", path)
+        assert (head.status_code, head.content) == (200, b"")
+        for name in ("etag", "content-type", "content-disposition"):
+            assert head.headers[name] == full.headers[name]
+        known = {"If-None-Match": full.headers["etag"]}
+        assert service.custodian.get(path, headers=known).status_code == 304
+        assert (
+            service.custodian.get(path, params={"format": "csv"}, headers=known).status_code == 200
+        )
+        tags.add(full.headers["etag"])
+    assert len(tags) == 2
+
+
 def test_nothing_is_published_before_the_release_succeeded(service: World) -> None:
     dataset = service.add_dataset()
     release = service.custodian.release(dataset).json()["id"]

@@ -20,6 +20,12 @@ def test_built_ins_are_listed_with_their_forms(service: World) -> None:
     assert service.custodian.get("/v1/synthesizers/none").status_code == 404
 
 
+def test_a_synthesizer_is_listed_in_the_version_that_releases_state(service: World) -> None:
+    asked = service.custodian.release(service.add_dataset()).json()
+    listed = service.custodian.get(f"/v1/synthesizers/{asked['synthesizer']}").json()
+    assert listed["version"] == asked["synthesizer_version"]
+
+
 def test_the_api_description_shows_each_form_with_examples_that_are_valid(service: World) -> None:
     description = service.http.get("/openapi.json").json()
     schema = description["components"]["schemas"]["ReleaseIn"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from app.engine.rows import TableError, refuse
 from app.engine.schema import Schema
+from app.engine.schema.column import LeftOut
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableLayout:
     """Names by position; without a header they are only positions (`column 1`, ...).
 
@@ -32,9 +33,8 @@ class TableLayout:
         bound: dict[str, int] = {}
         if not self.has_header:
             self._check_width(schema)
-        used = [*schema.columns, *([] if schema.entity is None else [schema.entity])]
         for place, field in enumerate(schema.fields):
-            if field not in used:
+            if isinstance(field, LeftOut):
                 continue
             try:
                 bound[field.name] = self._find(field.name, field.position, place)
@@ -70,12 +70,25 @@ class TableLayout:
             return place
         return self._by_name(name)
 
+    @cached_property
+    def _places(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Where each name stands in the header: exactly, and but for blanks around it."""
+        exactly: dict[str, list[int]] = {}
+        nearly: dict[str, list[int]] = {}
+        for place, name in enumerate(self.names):
+            exactly.setdefault(name, []).append(place)
+            nearly.setdefault(name.strip(), []).append(place)
+        return exactly, nearly
+
     def _by_name(self, name: str) -> int:
-        found = _places(self.names, name) or _places([x.strip() for x in self.names], name.strip())
+        exactly, nearly = self._places
+        found = exactly.get(name) or nearly.get(name.strip(), [])
         if not found:
             raise refuse(
                 "the file has no column of this name",
-                "correct the name, or give the field its `column`, counted from 1",
+                "correct the name, or the file's `delimiter`: the header was read as one column"
+                if len(self.names) == 1
+                else "correct the name, or give the field its `column`, counted from 1",
                 name,
             )
         if len(found) > 1:
@@ -85,10 +98,6 @@ class TableLayout:
                 name,
             )
         return found[0]
-
-
-def _places(names: Sequence[str], name: str) -> list[int]:
-    return [place for place, other in enumerate(names) if other == name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ anything else with `FrameError`.
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import struct
@@ -131,15 +132,30 @@ def _sizes(prefix: bytes | bytearray, most_bytes: int) -> tuple[int, int]:
 
 def _frame(header: bytes, body: memoryview) -> Frame:
     try:
-        parsed = json.loads(header.decode(), parse_constant=_no_constant, parse_int=_small_integer)
+        parsed = json.loads(
+            header.decode(),
+            parse_constant=_no_constant,
+            parse_int=_small_integer,
+            parse_float=_finite_number,
+        )
     except (ValueError, RecursionError):
         raise FrameError("the header is not JSON") from None
     if not isinstance(parsed, dict):
         raise FrameError("the header is not an object")
+    if b"\\u" in header:
+        _check_text(parsed)
     listed = parsed.pop("arrays", None)
     if not isinstance(listed, list):
         raise FrameError("the header does not list its arrays")
     return Frame(parsed, tuple(_arrays(listed, body)))
+
+
+def _check_text(parsed: dict[str, Any]) -> None:
+    """JSON may hold half characters, which can be written nowhere else."""
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise FrameError("a text holds half a character") from None
 
 
 def _arrays(listed: Sequence[Any], body: memoryview) -> list[NDArray[Any]]:
@@ -188,3 +204,10 @@ def _small_integer(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError("an integer of too many digits")
     return int(text)
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number out of range")
+    return number

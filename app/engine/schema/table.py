@@ -68,8 +68,11 @@ class Schema:
         elif unit.column != declared:
             names = [field.name for field in self.fields]
             log.add(
-                f"`{declared}` has the role of entity, but is not the unit's column",
-                'let the unit name it, or take the key "role" away',
+                f"`{declared}` has the role of entity, but "
+                + (
+                    "no unit names it" if unit.column is None else f"the unit names `{unit.column}`"
+                ),
+                f'let the unit name `{declared}`, or take the key "role" away',
                 "fields",
                 names.index(str(declared)),
                 "role",

@@ -217,7 +217,6 @@ class Synthesizer(Protocol):
     name: str
     title: str
     reference: str
-    version: str
     Params: type[BaseModel]
 
     def check(

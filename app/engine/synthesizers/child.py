@@ -92,7 +92,6 @@ def _described(header: Mapping[str, Any]) -> Described:
         synthesizer.name,
         synthesizer.title,
         synthesizer.reference,
-        synthesizer.version,
         synthesizer.Params.model_json_schema(),
     )
 
@@ -137,4 +136,5 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
+    return text.encode(errors="replace").decode()  # a file's name may hold half characters

@@ -8,14 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Params, Problem
-
-LARGEST_SCALE = 2.0**40
-"""The kernel draws no noise of a larger scale, in counts or steps of a clipped count."""
 
 UNPAID = 2.0**62
 """The error of what nothing is spent on: beyond any noise, but still a number on the wire."""

@@ -27,6 +27,14 @@ _PROCESS_BYTES = 150 * 2**20
 """An interpreter with numpy and this package."""
 
 
+LARGEST_FORECAST = 2**62
+"""Cells and bytes are told up to here: the product of many columns has no end."""
+
+
+def bounded(forecast: int) -> int:
+    return min(forecast, LARGEST_FORECAST)
+
+
 def counting_bytes(cells: int) -> int:
     """Memory of the kernel for a question over `cells` cells."""
     return 2 * 8 * min(cells, _CELLS_AT_ONCE)

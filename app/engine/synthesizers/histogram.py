@@ -38,7 +38,12 @@ from app.engine.synthesizers.contribution import (
     expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.forecast import (
+    bounded,
+    message_problems,
+    run_problems,
+    table_bytes,
+)
 from app.engine.synthesizers.presets import PresetParams
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
@@ -126,7 +131,6 @@ class Histogram:
     name = "histogram"
     title = "Noisy histogram over chosen columns"
     reference = "The baseline of the NIST Temporal Map Challenge (2020), with bounded contribution"
-    version = "1"
     outputs = ("rows", "counts")
     Params = HistogramParams
 
@@ -149,9 +153,10 @@ class Histogram:
         errors = expected_errors(
             _questions(axes, contribution, unit), _shares(unit, contribution, loss), unit, loss
         )
-        memory = axes.cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        problems += noise_problems(errors, contribution) + run_problems(memory, axes.cells, limits)
-        return Preflight(axes.cells, memory, errors[0], problems)
+        cells = bounded(axes.cells)
+        memory = bounded(cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits))
+        problems += noise_problems(errors, contribution) + run_problems(memory, cells, limits)
+        return Preflight(cells, memory, errors[0], problems)
 
     def fit(
         self,
@@ -197,7 +202,8 @@ def _cell_problems(axes: Axes) -> tuple[Problem, ...]:
     if len(axes.names) > MOST_COLUMNS:
         message = f"the histogram would have {len(axes.names)} columns; {MOST_COLUMNS} are the most"
     elif axes.cells > MOST_CELLS:
-        message = f"the histogram would have {axes.cells} cells; {MOST_CELLS} are the most"
+        cells = bounded(axes.cells)
+        message = f"the histogram would have {cells} cells; {MOST_CELLS} are the most"
     else:
         return ()
     return (Problem("/params/columns", message, "choose fewer columns, or coarser `bins`"),)

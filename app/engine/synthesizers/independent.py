@@ -82,7 +82,6 @@ class Independent:
     name = "independent"
     title = "Independent columns from noisy one-way histograms"
     reference = "The product-of-marginals baseline, e.g. Ping, Stoyanovich and Howe (2017)"
-    version = "1"
     Params = IndependentParams
 
     def check(

@@ -130,7 +130,6 @@ class Mst:
     name = "mst"
     title = "Maximum spanning tree of noisy two-way marginals"
     reference = "McKenna, Miklau and Sheldon (2021), Winning the NIST Contest"
-    version = "1"
     Params = MstParams
 
     def check(

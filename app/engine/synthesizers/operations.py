@@ -41,7 +41,7 @@ VALUES_PER_PART = 2**22
 
 _MOST_PROBLEMS = 100
 _LONGEST_TEXT = 10_000
-_DESCRIBED = ("name", "title", "reference", "version")
+_DESCRIBED = ("name", "title", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,6 @@ class Described:
     name: str
     title: str
     reference: str
-    version: str
     params_schema: dict[str, Any]
 
     def to_frame(self) -> Frame:

@@ -202,11 +202,6 @@ def certificate(service: Service, release: ReleaseRef) -> Flow[Record]:
     return Record((yield from service.get(path_to("releases", id_of(release), "certificate"))))
 
 
-def report(service: Service, release: ReleaseRef) -> Flow[Record]:
-    """How good the release is; comparisons with real data are the custodian's alone."""
-    return Record((yield from service.get(path_to("releases", id_of(release), "report"))))
-
-
 def _request(
     synthesizer: str,
     guarantee: Mapping[str, wire.Amount],

@@ -62,7 +62,6 @@ class Uniform:
     name = "uniform"
     title = "Rows drawn evenly from the declared values"
     reference = "The uniform distribution over the public domain"
-    version = "1"
     Params = UniformParams
 
     def check(

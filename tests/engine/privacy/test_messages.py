@@ -124,6 +124,20 @@ def test_answers_survive_the_wire() -> None:
     assert handed.table.entity is not None
 
 
+def test_half_a_character_in_a_header_is_no_frame() -> None:
+    assert unpack(pack(Frame({"type": "\U0001f600"}))).header == {"type": "\U0001f600"}
+    for header in ({"type": "\ud800"}, {"type": "x", "\udfff": [1]}, {"type": [{"a": "\udc00"}]}):
+        with pytest.raises(FrameError):
+            unpack(pack(Frame(header)))
+
+
+def test_a_number_out_of_range_is_no_frame() -> None:
+    packed = pack(Frame({"fraction": 1e300}))
+    assert unpack(packed).header == {"fraction": 1e300}
+    with pytest.raises(FrameError):
+        unpack(packed.replace(b"1e+300", b"1e+999"))
+
+
 def test_an_answer_to_another_question_is_no_answer() -> None:
     selected = encode_answer(Selected((0,), "gumbel", 5.0, 1.0))
     for question in (COUNTS, TrustedQuestion(RHO)):

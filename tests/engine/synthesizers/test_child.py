@@ -53,7 +53,7 @@ class Model:
         return Table(codes, given, np.resize(entity, given))
 
 class Other:
-    name = "other"; title = "Another's"; reference = "none"; version = "3"; Params = Form
+    name = "other"; title = "Another's"; reference = "none"; Params = Form
     def check(self, schema, unit, params, loss, public, limits):
         return Preflight(len(schema.columns), public.rows if public else 0, float("inf"), ())
     def fit(self, session, params, public, seed, progress):
@@ -127,7 +127,7 @@ def check_of(name: str, form: dict[str, object], public: PublicFacts | None = No
 
 def test_a_child_describes_a_synthesizer(start: Starter) -> None:
     described = host.describe(start(), Describe("other"))
-    assert (described.name, described.title, described.version) == ("other", "Another's", "3")
+    assert (described.name, described.title) == ("other", "Another's")
     assert described.params_schema["properties"]["mode"]["default"] == "plain"
 
 

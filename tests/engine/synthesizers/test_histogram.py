@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.schema import PrivacyUnit
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.base import Params, Preflight, generator
 from app.engine.synthesizers.histogram import Histogram, HistogramModel, HistogramParams
@@ -268,3 +268,13 @@ def test_null_is_the_same_as_omitted() -> None:
     nulls: dict[str, object] = dict.fromkeys(HistogramParams.model_fields)
     assert params(**nulls) == params()
     assert isinstance(params(), Params)
+
+
+def test_a_product_of_columns_without_end_is_refused_and_told_within_bounds() -> None:
+    wide = Schema.parse(
+        {"fields": [{"name": f"c{place}", "type": "boolean"} for place in range(2000)]}
+    )
+    forecast = Histogram().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
+    assert forecast.cells == forecast.memory_bytes == 2**62
+    assert {problem.pointer for problem in forecast.problems} == {"/params", "/params/columns"}
+    assert all(len(problem.message) < 200 for problem in forecast.problems)

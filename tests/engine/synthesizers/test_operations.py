@@ -39,7 +39,7 @@ def test_requests_come_back_as_they_were_sent() -> None:
 
 
 def test_replies_come_back_as_they_were_sent() -> None:
-    described = Described("a", "b", "c", "d", {"type": "object"})
+    described = Described("a", "b", "c", {"type": "object"})
     assert Described.from_frame(travelled(described.to_frame())) == described
     checked = Checked({"a": 1}, Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),)))
     assert Checked.from_frame(travelled(checked.to_frame())) == checked
@@ -141,6 +141,6 @@ def test_a_forecast_that_is_none_is_refused(frame: Frame) -> None:
 
 @pytest.mark.parametrize("wrong", [{"title": None}, {"name": "x" * 20_000}, {"params_schema": 3}])
 def test_a_description_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
-    frame = Described("a", "b", "c", "d", {}).to_frame()
+    frame = Described("a", "b", "c", {}).to_frame()
     with pytest.raises(FrameError):
         Described.from_frame(change(frame, **wrong))

@@ -49,7 +49,7 @@ def test_a_built_in_is_halftones_own_and_enforced(name: str) -> None:
     entry = registry.entry(name, declared={name})
     assert (entry.builtin, entry.distribution, entry.assurance) == (True, "halftone", "enforced")
     assert registry.builtin(name).name == name
-    assert registry.load(name).version
+    assert registry.load(name).title
 
 
 def test_the_built_ins_come_first(installed: Installed) -> None:
@@ -76,19 +76,19 @@ def test_only_the_admin_makes_a_third_party_declared(installed: Installed) -> No
 
 def test_a_third_party_is_made_by_loading_it(installed: Installed) -> None:
     installed.distribution(
-        "maker", "made = maker:Made", "class Made:\n    name = 'made'\n    version = '7'\n"
+        "maker", "made = maker:Made", "class Made:\n    name = 'made'\n    title = 'Seven'\n"
     )
-    assert registry.load("made").version == "7"
+    assert registry.load("made").title == "Seven"
     with pytest.raises(UnknownSynthesizer):
         registry.builtin("made")
 
 
 def test_a_built_in_keeps_its_name(installed: Installed, caplog: pytest.LogCaptureFixture) -> None:
-    installed.distribution("usurper", "mst = usurper:Mst", "class Mst:\n    version = 'false'\n")
+    installed.distribution("usurper", "mst = usurper:Mst", "class Mst:\n    title = 'false'\n")
     with caplog.at_level(logging.WARNING):
         assert names().count("mst") == 1
     assert "belongs to a built-in" in caplog.text
-    assert registry.load("mst").version != "false"
+    assert registry.load("mst").title != "false"
 
 
 def test_a_name_that_two_claim_is_nobodys(installed: Installed) -> None:
