@@ -221,10 +221,22 @@ def test_an_entity_counts_once_in_a_combination_and_its_range_grows_with_its_row
 
 
 def test_combinations_beyond_the_bought_limit_are_drawn_away() -> None:
-    schema, codes = linked(300)
-    model, watched = fitted(schema, codes, percentile_percentage=1, reporting_length=1)
-    assert watched.counts[0].limit <= 4
-    assert model.aggregates.levels[0].counts.sum() == 300 * watched.counts[0].limit
+    """Nine rows in ten hold one item, the others four: the median is 1, and each counts once."""
+    schema = Schema.parse(
+        {
+            "fields": [
+                {"name": name, "type": "integer", "constraints": {"minimum": 0, "maximum": 0}}
+                for name in "abcd"
+            ]
+        }
+    )
+    holds = np.repeat([1, 4], [900, 100])
+    codes = {name: np.where(holds > place, 0, 1) for place, name in enumerate("abcd")}
+    model, watched = fitted(schema, codes, percentile_percentage=50, reporting_length=1)
+    assert watched.counts[0].limit == 1
+    counts = model.aggregates.levels[0].counts
+    assert counts.sum() == 1000
+    assert 900 < counts[0] < 960  # 900 and binomial (100, 1/4), within 8 standard deviations
 
 
 def test_candidates_come_from_noisy_survivors_and_hold_combinations_that_never_occur() -> None:
