@@ -16,6 +16,7 @@ from app.engine.privacy.publication import (
     measurement_to_wire,
     measurements_to_arrow,
 )
+from app.engine.privacy.queries import Discovered
 from app.engine.schema import Schema
 from app.problems import Conflict, NotReady
 from app.releases import journal, repository
@@ -42,10 +43,12 @@ def noisy_tables(session: Session, release: ReleaseRow) -> list[Published]:
     return measurements(journal.read(session, release.id))
 
 
-def etag(tables: Sequence[Measurement], form: str) -> str:
+def etag(tables: Sequence[Published], form: str) -> str:
     """A strong tag for one release: equal tags mean equal bytes."""
     digest = hashlib.sha256(f"{form} {_RENDERING}".encode())
     for table in tables:
+        if isinstance(table, Discovered):
+            digest.update(table.keys.tobytes())
         digest.update(table.values.tobytes())
     return f'"{digest.hexdigest()[:32]}"'
 
