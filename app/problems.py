@@ -121,6 +121,8 @@ class NotFound(HalftoneError):
 
 
 class MethodNotAllowed(HalftoneError):
+    """The address exists but does not take that method; `Allow` names those it takes."""
+
     status, slug, title = 405, "method-not-allowed", "Method not allowed"
 
 
@@ -169,18 +171,26 @@ class BudgetExceeded(Conflict):
 
 
 class PreconditionFailed(HalftoneError):
+    """The resource changed since the version that `If-Match` names; read it again."""
+
     status, slug, title = 412, "precondition-failed", "Precondition failed"
 
 
 class PreconditionRequired(HalftoneError):
+    """The change must name, in `If-Match`, the version that it is about."""
+
     status, slug, title = 428, "precondition-required", "Precondition required"
 
 
 class TooLarge(HalftoneError):
+    """The body passes a limit of the service, which the detail names."""
+
     status, slug, title = 413, "too-large", "Request too large"
 
 
 class UnsupportedMedia(HalftoneError):
+    """The body is of a media type that the operation does not read."""
+
     status, slug, title = 415, "unsupported-media-type", "Unsupported media type"
 
 
@@ -195,6 +205,8 @@ class Invalid(HalftoneError):
 
 
 class TooManyRequests(HalftoneError):
+    """Too many authentications failed; `Retry-After` says when to try again."""
+
     status, slug, title = 429, "too-many-requests", "Too many requests"
 
     def __init__(self, detail: str, retry_after_s: int) -> None:

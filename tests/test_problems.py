@@ -18,6 +18,7 @@ def test_every_problem_has_a_status_a_title_and_a_meaning() -> None:
     for kind in kinds.values():
         assert 400 <= kind.status < 600
         assert kind.title
+        assert kind.__doc__
 
 
 def test_an_error_names_pointer_message_and_remedy() -> None:
