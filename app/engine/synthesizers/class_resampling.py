@@ -129,7 +129,6 @@ class ClassResampling:
     name = "class_resampling"
     title = "Public entities resampled to noisy class counts"
     reference = "Histogram Sparsity Reduction, NIST Temporal Map Challenge Sprint 3 (2021)"
-    version = "1"
     uses_public: PublicUse = "required"
     Params = ClassResamplingParams
 

@@ -57,7 +57,6 @@ class AggregateSeeded:
         "Differentially private aggregation and synthesis, Synthetic Data Showcase"
         " (Microsoft, 2022)"
     )
-    version = "1"
     Params = AggregateSeededParams
 
     def check(

@@ -51,7 +51,6 @@ class Archetypes:
     name = "archetypes"
     title = "Entities by archetype, learnt from public rows"
     reference = "GooseDP (2021), NIST Temporal Map Challenge, third sprint"
-    version = "1"
     uses_public: PublicUse = "required"
     Params = ArchetypesParams
 

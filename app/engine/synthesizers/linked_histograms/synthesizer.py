@@ -49,7 +49,6 @@ class LinkedHistograms:
         "Jim King, NIST Temporal Map Challenge, Sprint 3 (2021), with public bins and enforced "
         "bounds"
     )
-    version = "1"
     uses_public = "optional"
     Params = LinkedHistogramsParams
 
