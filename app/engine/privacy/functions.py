@@ -109,12 +109,26 @@ def likeliest_components(mixture: MixtureMode, values: Floats) -> Cells:
         for component, precision in enumerate(mixture.precisions):
             apart = scaled - mixture.means[component]
             diagonal = np.diagonal(precision) if mixture.is_full else precision
-            whitened = apart @ precision if mixture.is_full else apart * precision
+            whitened = _product(apart, precision) if mixture.is_full else apart * precision
             constant = np.log(mixture.weights[component]) + np.log(diagonal).sum()
-            density = constant - 0.5 * (whitened**2).sum(axis=1)
+            density = constant - 0.5 * _row_sums(whitened**2)
             better = density > best
             labels[better], best[better] = component, density[better]
     return labels
+
+
+def _product(rows: Floats, matrix: Floats) -> Floats:
+    """`rows @ matrix`, but no row's rounding depends on which rows are beside it: that of
+    BLAS does, and then one unit more could move another unit that lies between components."""
+    return np.stack([_row_sums(rows * column) for column in matrix.T], axis=1)
+
+
+def _row_sums(table: Floats) -> Floats:
+    """The sum of each row, added from the left."""
+    total = table[:, 0].copy()
+    for column in table.T[1:]:
+        total += column
+    return total
 
 
 def _classes(function: FeatureClasses, values: list[Floats]) -> Cells:

@@ -289,3 +289,28 @@ def test_on_a_row_unit_each_row_is_a_unit() -> None:
 def test_functions_that_do_not_fit_are_refused(query: Count) -> None:
     with pytest.raises(QuestionRefused):
         session(table({"a": 3, "b": 2}, ROWS, IDS), LOUD).count([query], LOUD)
+
+
+def test_the_component_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    """Two components that are equally likely but for rounding: the library's matrix product
+    rounds a row alone otherwise than among others, and a unit would move with its neighbours."""
+    rng = np.random.default_rng(5)
+    width = 8
+    first = rng.normal(size=(width, width))
+    np.fill_diagonal(first, 1.0)
+    # Whitening rotated by an orthogonal matrix leaves the density as it is.
+    rotation, _ = np.linalg.qr(rng.normal(size=(width, width)))
+    second = first @ (rotation * np.sign(np.diagonal(first @ rotation)))
+    mixture = MixtureMode(
+        tuple(f"c{number}" for number in range(width)),
+        np.zeros(width),
+        np.full(width, 0.7),
+        np.array([0.5, 0.5]) / np.array([1.0, np.prod(second.diagonal())]),
+        np.zeros((2, width)),
+        np.stack([first, second]),
+    )
+    rows = rng.integers(0, 100, size=(500, width)).astype(np.float64)
+    together = likeliest_components(mixture, rows)
+    alone = np.concatenate([likeliest_components(mixture, row[None]) for row in rows])
+    assert 0 < together.sum() < len(rows)  # rounding decides
+    assert np.array_equal(together, alone)
