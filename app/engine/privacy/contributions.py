@@ -31,6 +31,7 @@ from app.engine.schema import Schema
 from app.engine.tuple_tree import TupleTree
 
 _DENSE_CELLS = 2**20
+_ITEMS_AT_ONCE = 2**22
 
 Codes = Mapping[str, NDArray[Any]]
 Counts = NDArray[np.int64]
@@ -50,13 +51,26 @@ class ListedTuples:
 
     def counts(self, codes: Codes, starts: NDArray[np.int64], limit: int) -> Counts:
         """How many units hold each tuple, at most `limit` of each unit."""
-        items = listed_items(codes, self.tuples.columns, self.grouped, self.tuples.parts)
-        return count_tuples(self.tree, items, starts, limit)
+        counts = np.zeros(len(self.tuples), dtype=np.int64)
+        for items, begins in self._blocks(codes, starts):
+            counts += count_tuples(self.tree, items, begins, limit)
+        return counts
 
     def held(self, codes: Codes, starts: NDArray[np.int64]) -> Counts:
         """How many tuples each unit holds."""
-        items = listed_items(codes, self.tuples.columns, self.grouped, self.tuples.parts)
-        return tuples_held(self.tree, items, starts)
+        held = [tuples_held(self.tree, *block) for block in self._blocks(codes, starts)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *held])
+
+    def _blocks(
+        self, codes: Codes, starts: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Items of whole units and where each unit's rows begin: the wider, the fewer rows."""
+        most_rows = _ITEMS_AT_ONCE // max(self.tuples.width, 1)
+        for first, end in blocks_of_units(starts, most_rows):
+            rows = slice(int(starts[first]), int(starts[end]))
+            part = {name: codes[name][rows] for name in self.tuples.columns}
+            items = listed_items(part, self.tuples.columns, self.grouped, self.tuples.parts)
+            yield items, starts[first : end + 1] - rows.start
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ from app.engine.privacy.class_labels import class_labels
 
 FeatureKind = Literal["rows", "rows_per", "std_per", "distinct", "top_share", "share_count", "mean"]
 Floats = NDArray[np.float64]
+MOST_MIXED = 64
+"""Columns of a mixture: each takes memory for every row."""
+MOST_FEATURES = 32
 _KINDS: tuple[FeatureKind, ...] = get_args(FeatureKind)
 
 
@@ -75,6 +78,8 @@ class MixtureMode:
         width, count = len(self.columns), len(self.weights)
         shapes = [array.shape for array in self._arrays]
         full = (count, width, width)
+        if width > MOST_MIXED:
+            raise ValueError(f"a mixture is over at most {MOST_MIXED} columns")
         if not width or not count or shapes[:4] != [(width,), (width,), (count,), (count, width)]:
             raise ValueError("the arrays of a mixture have its components and columns")
         if shapes[4] not in ((count, width), full):
@@ -190,6 +195,8 @@ class FeatureClasses:
     def __post_init__(self) -> None:
         if not self.features or len(self.features) != len(self.cuts):
             raise ValueError("there are cuts for each feature")
+        if len(self.features) > MOST_FEATURES:
+            raise ValueError(f"a class is made of at most {MOST_FEATURES} features")
         for cuts in self.cuts:
             if not all(math.isfinite(cut) for cut in cuts) or any(
                 after <= before for before, after in pairwise(cuts)

@@ -14,7 +14,12 @@ from app.engine.grouping import Grouping
 from app.engine.privacy.contributions import Histogram, ListedTuples
 from app.engine.privacy.declared import EntityFunction, Feature, FeatureClasses, MixtureMode
 from app.engine.privacy.discovery import key_threshold
-from app.engine.privacy.limits import MOST_CELLS
+from app.engine.privacy.limits import (
+    LONGEST_TUPLE,
+    MOST_CELLS,
+    MOST_ITEMS_OF_UNIT,
+    MOST_LISTED,
+)
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.noise import ScaleTooLarge, count_scale, selection_scale
 from app.engine.privacy.quantiles import QUANTILE_STEPS, quantile_sensitivity
@@ -150,6 +155,7 @@ class Planner:
         query = question.query
         of, listed, most = query.of, None, 1
         if isinstance(of, TupleNumber):
+            self._check_lists([of.tuples])
             listed = self._listed(of.tuples, self._groupings(of.tuples, {}))
         elif isinstance(of, str):
             most = self.unit.max_rows
@@ -181,6 +187,7 @@ class Planner:
         """The histograms that queries ask for."""
         # Equal groupings become one object, so that a column is looked up once for all.
         same: dict[Grouping, Grouping] = {}
+        self._check_lists([query.tuples for query in queries if isinstance(query, TupleCount)])
         histograms = [self._histogram(query, same) for query in queries]
         if sum(histogram.cells for histogram in histograms) > MOST_CELLS:
             raise QuestionRefused(f"a question counts at most {MOST_CELLS} cells")
@@ -221,14 +228,35 @@ class Planner:
         if feature.grouping is not None:
             self._check_fit(feature.grouping, column)
 
-    def _listed(self, tuples: Tuples, groupings: tuple[Grouping, ...]) -> ListedTuples:
-        cells = dict(zip(tuples.columns, (grouping.cells for grouping in groupings), strict=True))
+    def _check_lists(self, lists: Sequence[Tuples]) -> None:
+        """Bounds memory before any list is made a tree: a short question can name much."""
+        if sum(self._listed_entries(each) for each in lists) > MOST_LISTED:
+            raise QuestionRefused(f"lists of tuples have at most {MOST_LISTED} entries together")
+
+    def _listed_entries(self, tuples: Tuples) -> int:
+        if not tuples.columns or tuples.length > LONGEST_TUPLE:
+            raise QuestionRefused(f"tuples have 1 to {LONGEST_TUPLE} items, of some column")
+        if tuples.width * self.unit.max_rows > MOST_ITEMS_OF_UNIT:
+            raise QuestionRefused(
+                f"the rows of one unit have at most {MOST_ITEMS_OF_UNIT} items together"
+            )
+        items = self._items_of_columns(tuples, self._groupings(tuples, {}))
+        tables = sum(len(each.of_cell) * each.most_of_cell for each in tuples.parts.values())
+        return tuples.items.size + sum(items.values()) + tables
+
+    def _items_of_columns(self, tuples: Tuples, groupings: tuple[Grouping, ...]) -> dict[str, int]:
+        """How many items each column has: its cells, or its parts."""
+        items = dict(zip(tuples.columns, (grouping.cells for grouping in groupings), strict=True))
         for name, parts in tuples.parts.items():
-            if len(parts.of_cell) != cells.get(name):
+            if len(parts.of_cell) != items.get(name):
                 raise QuestionRefused("parts are told for each cell of a column of the tuples")
-            cells[name] = len(parts.names)
+            items[name] = len(parts.names)
+        return items
+
+    def _listed(self, tuples: Tuples, groupings: tuple[Grouping, ...]) -> ListedTuples:
+        items = self._items_of_columns(tuples, groupings)
         try:
-            tree = TupleTree.of(tuples.items, sum(cells.values()))
+            tree = TupleTree.of(tuples.items, sum(items.values()))
         except ValueError as error:
             raise QuestionRefused(str(error)) from None
         return ListedTuples(tuples, groupings, tree)

@@ -108,6 +108,11 @@ class Parts:
             if any(before >= after for before, after in pairwise(parts)):
                 raise ValueError("the parts of a cell rise strictly")
 
+    @property
+    def most_of_cell(self) -> int:
+        """How many parts a cell has at most."""
+        return max(map(len, self.of_cell), default=0)
+
 
 @dataclass(frozen=True, eq=False)
 class Tuples:
@@ -134,6 +139,13 @@ class Tuples:
     @property
     def length(self) -> int:
         return int(self.items.shape[1])
+
+    @property
+    def width(self) -> int:
+        """The most items that a row can have."""
+        return sum(
+            self.parts[name].most_of_cell if name in self.parts else 1 for name in self.columns
+        )
 
     def __len__(self) -> int:
         return len(self.items)

@@ -188,7 +188,7 @@ def _items_of_cells(grouping: Grouping, parts: Parts | None) -> NDArray[np.int64
     """The numbers of the items of each cell, -1 for none, shape (cells, most items of a cell)."""
     if parts is None:
         return np.arange(grouping.cells)[:, None]
-    table = np.full((grouping.cells, max(map(len, parts.of_cell), default=0)), _NO_ITEM)
+    table = np.full((grouping.cells, parts.most_of_cell), _NO_ITEM)
     for cell, numbers in enumerate(parts.of_cell):
         table[cell, : len(numbers)] = numbers
     return table

@@ -17,15 +17,17 @@ RandomKeys = Callable[[int], NDArray[np.uint64]]
 """So many independent uniform 64-bit keys."""
 
 
-def blocks_of_units(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of whole units with about 2^18 rows, or one unit if larger.
+def blocks_of_units(
+    starts: NDArray[np.int64], most_rows: int = _BLOCK_ROWS
+) -> Iterator[tuple[int, int]]:
+    """Ranges of whole units with at most `most_rows` rows (2^18), or one unit if larger.
 
     `starts`, shape (units + 1,), tells where the rows of each unit begin.
     """
     units = len(starts) - 1
     first = 0
     while first < units:
-        limit = starts[first] + _BLOCK_ROWS
+        limit = starts[first] + most_rows
         end = max(first + 1, int(np.searchsorted(starts, limit, side="right")) - 1)
         yield first, end
         first = end

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
 from app.engine.privacy.declared import MixtureMode, RowNumber
@@ -499,6 +500,13 @@ def test_public_rows_are_required() -> None:
     assert Archetypes.uses_public == "required"
     preflight = Archetypes().check(cabs(), CAB, params(), GAUSSIAN, None, LIMITS)
     assert [problem.pointer for problem in preflight.problems] == ["/public_dataset"]
+
+
+def test_a_mixture_of_more_columns_than_the_kernel_takes_is_no_form() -> None:
+    names = [f"c{number}" for number in range(65)]
+    ArchetypesParams.model_validate({"features": names[:64]})
+    with pytest.raises(ValidationError, match="features"):
+        ArchetypesParams.model_validate({"features": names})
 
 
 @pytest.mark.parametrize(

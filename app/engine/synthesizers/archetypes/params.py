@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from app.engine.privacy.declared import MixtureMode, RowNumber
+from app.engine.privacy.declared import MOST_MIXED, MixtureMode, RowNumber
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.schema import Column, PrivacyUnit, Schema
@@ -60,7 +60,9 @@ class ArchetypesParams(PresetParams):
         None, description="A published set-up; other params override it."
     )
     features: tuple[str, ...] | None = Field(
-        None, description="Columns of numbers, dates or times that the mixture is fitted on."
+        None,
+        max_length=MOST_MIXED,
+        description="Columns of numbers, dates or times that the mixture is fitted on.",
     )
     core: tuple[str, ...] | None = Field(
         None,
