@@ -239,7 +239,8 @@ def _stored_codes(
     columns: Any, arrays: Mapping[str, NDArray[Any]], schema: Schema, rows: int
 ) -> dict[str, NDArray[np.int64]]:
     known = {column.name: column.codes for column in schema.columns}
-    if not isinstance(columns, list) or not all(name in known for name in columns):
+    is_list = isinstance(columns, list)
+    if not is_list or not all(isinstance(name, str) and name in known for name in columns):
         raise ModelFormatError("the stored model does not fit the dictionary")
     codes = {
         name: _stored_whole(arrays, f"codes{position}", 0, known[name] - 1)

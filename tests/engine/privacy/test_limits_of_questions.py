@@ -68,7 +68,7 @@ def test_one_list_that_many_queries_name_counts_for_each(monkeypatch: pytest.Mon
     "listed",
     [
         Tuples((), {}, np.zeros((0, 1), dtype=np.int32)),
-        Tuples(("a",), {}, np.arange(65)[None]),
+        Tuples(("a",), {}, np.arange(65, dtype=np.int32)[None]),
     ],
     ids=["no column", "65 items"],
 )

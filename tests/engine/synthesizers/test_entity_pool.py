@@ -193,6 +193,7 @@ def test_a_stored_model_samples_as_before() -> None:
     [
         {"columns": ["other"]},
         {"columns": "number"},
+        {"columns": [["number"]]},
         {"paths": []},
         {"paths": [[0, "a"]] * 3},
         {"redraw": 2},
