@@ -9,7 +9,29 @@ from fastapi.openapi.models import Example
 
 from app.engine.synthesizers import registry
 
+_PUBLIC_DATASET = "ds_k3x7wq2m9vhz5tpc8ryd"
+
 _EXAMPLES: Mapping[str, dict[str, Any]] = {
+    "aggregate_seeded": {
+        "synthesizer": "aggregate_seeded",
+        "params": {
+            "columns": ["shift", "pickup_community_area", "payment_type"],
+            "reporting_length": 2,
+        },
+        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
+    },
+    "archetypes": {
+        "synthesizer": "archetypes",
+        "params": {"preset": "sprint3"},
+        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
+        "public_dataset": _PUBLIC_DATASET,
+    },
+    "class_resampling": {
+        "synthesizer": "class_resampling",
+        "params": {"classes": [{"feature": "rows", "cuts": [3, 10, 30]}]},
+        "guarantee": {"epsilon": 1},
+        "public_dataset": _PUBLIC_DATASET,
+    },
     "histogram": {
         "synthesizer": "histogram",
         "params": {"columns": ["shift", "payment_type"], "post_processing": "project"},
@@ -19,6 +41,17 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
         "synthesizer": "independent",
         "params": {},
         "guarantee": {"epsilon": "0.5"},
+        "rows": 10000,
+    },
+    "linked_histograms": {
+        "synthesizer": "linked_histograms",
+        "params": {
+            "groups": [
+                {"columns": ["shift", "pickup_community_area"]},
+                {"columns": ["company_id", "payment_type"], "per": "entity"},
+            ],
+        },
+        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
         "rows": 10000,
     },
     "mst": {
