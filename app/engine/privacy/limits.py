@@ -1,5 +1,9 @@
 """How far a question may go: public limits of the kernel, for whoever forecasts a run."""
 
+from __future__ import annotations
+
+import math
+
 MOST_CELLS = 2**27
 """Cells of one question, all its queries together."""
 
@@ -12,6 +16,16 @@ LONGEST_TUPLE = 64
 MOST_ITEMS_OF_UNIT = 2**26
 """Items that the rows of one unit may have together in a list of tuples."""
 
+MOST_STEPS_OF_ROW = 2**22
+"""Steps to find a row's tuples: some 20 milliseconds, so that no row stops a worker."""
+
 LARGEST_SCALE = 2.0**40
 """The largest scale of noise, in steps of the noised integers: counts, or steps of the grid
 of `clipped`; for a selection, in counts of the heaviest candidate."""
+
+
+def steps_of_row(width: int, length: int, tuples: int) -> int:
+    """No fewer than the steps to find which of `tuples` listed ones of this length a row of
+    `width` items holds: every choice of items, or every item below each node of the tree."""
+    choices = sum(math.comb(width, size) for size in range(1, length + 1))
+    return min(choices, width * (1 + tuples * (length - 1)))

@@ -19,6 +19,8 @@ from app.engine.privacy.limits import (
     MOST_CELLS,
     MOST_ITEMS_OF_UNIT,
     MOST_LISTED,
+    MOST_STEPS_OF_ROW,
+    steps_of_row,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.noise import ScaleTooLarge, count_scale, selection_scale
@@ -240,6 +242,8 @@ class Planner:
             raise QuestionRefused(
                 f"the rows of one unit have at most {MOST_ITEMS_OF_UNIT} items together"
             )
+        if steps_of_row(tuples.width, tuples.length, len(tuples)) > MOST_STEPS_OF_ROW:
+            raise QuestionRefused("a row has too many items for lists of so many, so long tuples")
         items = self._items_of_columns(tuples, self._groupings(tuples, {}))
         tables = sum(len(each.of_cell) * each.most_of_cell for each in tuples.parts.values())
         return tuples.items.size + sum(items.values()) + tables

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from random import Random
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from privacy_tables import session, table
 
 from app.engine.privacy import contributions, planning
 from app.engine.privacy.declared import Feature, FeatureClasses, MixtureMode
 from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.limits import steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Parts,
@@ -82,6 +88,27 @@ def test_rows_of_one_unit_with_too_many_items_are_refused() -> None:
     admitted(kernel(2**25), listed)
     with pytest.raises(QuestionRefused, match="items together"):
         admitted(kernel(2**25 + 1), listed)
+
+
+def test_rows_that_would_be_searched_for_too_long_are_refused() -> None:
+    """All pairs of 4096 parts of one cell: over eight million steps for each row in it."""
+    parts = Parts(tuple(map(str, range(4096))), (tuple(range(4096)), (), ()))
+    pairs = np.stack([np.arange(4095), np.arange(1, 4096)], axis=1).astype(np.int32)
+    with pytest.raises(QuestionRefused, match="too many items"):
+        admitted(kernel(), Tuples(("a",), {}, pairs, {"a": parts}))
+    admitted(kernel(), Tuples(("a",), {}, pairs[:100], {"a": parts}))
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 20), st.randoms())
+def test_no_row_takes_more_steps_than_are_told(
+    width: int, length: int, tuples: int, random: Random
+) -> None:
+    choices = list(combinations(range(width), length))
+    listed = random.sample(choices, min(tuples, len(choices)))
+    nodes = {each[:size] for each in listed for size in range(1, length)}
+    below = [node[-1] for node in nodes]
+    steps = width + sum(width - 1 - last for last in below)
+    assert steps <= steps_of_row(width, length, len(listed))
 
 
 def test_wide_rows_are_counted_in_smaller_stretches(monkeypatch: pytest.MonkeyPatch) -> None:

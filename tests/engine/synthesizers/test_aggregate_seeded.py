@@ -415,6 +415,17 @@ def test_too_many_items_are_refused() -> None:
     assert not checked(digits({"a": 300, "b": 300})).problems
 
 
+def test_more_combinations_of_a_row_than_the_kernel_looks_for_are_refused() -> None:
+    wide = digits({f"c{number}": 2 for number in range(200)})
+    assert not checked(wide, reporting_length=3).problems
+    problems = checked(wide, reporting_length=4).problems
+    assert problems[0].pointer == "/params/columns"
+    crowd = PrivacyUnit("entity", "id", 2**26 // 200)
+    assert not checked(wide, crowd, reporting_length=3).problems
+    more = replace(crowd, max_rows=crowd.max_rows + 1)
+    assert [each.pointer for each in checked(wide, more).problems] == ["/params/columns"]
+
+
 def test_more_rows_of_an_entity_mean_more_noise() -> None:
     unit = PrivacyUnit("entity", "id", 9)
     rows = checked(colours(entity=True)).expected_error

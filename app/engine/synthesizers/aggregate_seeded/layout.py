@@ -61,6 +61,13 @@ class Layout:
     def most_items(self) -> int:
         return sum(self.widths)
 
+    @property
+    def most_of_row(self) -> int:
+        """How many items a row has at most."""
+        return sum(
+            self.parts[name].most_of_cell if name in self.parts else 1 for name in self.axes.names
+        )
+
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """The first item of each column, int64, shape (columns,)."""

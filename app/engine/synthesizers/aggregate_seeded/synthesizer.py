@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.limits import MOST_ITEMS_OF_UNIT, MOST_STEPS_OF_ROW, steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Quantile, TupleCount, TupleNumber, Tuples
 from app.engine.schema import PrivacyUnit, Schema
@@ -75,7 +76,8 @@ class AggregateSeeded:
         problems += _loss_problems(loss) + _item_problems(sum(axes.shape))
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
-        sizes = Layout.of(schema, axes, params).axis_sizes
+        layout = Layout.of(schema, axes, params)
+        sizes = layout.axis_sizes
         tuples = _most_tuples(sizes, params.reporting_length)
         memory = table_bytes(len(axes.names), limits) + _working_bytes(
             sizes, params.reporting_length, tuples
@@ -85,6 +87,7 @@ class AggregateSeeded:
         problems = (
             noise_problems(errors, Contribution())
             + _row_problems(params.target_number_of_records, limits)
+            + _counting_problems(layout.most_of_row, params.reporting_length, unit)
             + run_problems(memory, tuples, limits)
         )
         return Preflight(tuples, memory, errors[0], problems)
@@ -232,6 +235,20 @@ def _row_problems(target: int | None, limits: Limits) -> tuple[Problem, ...]:
             "/rows" if limits.rows is not None else "/params/target_number_of_records",
             f"making {rows} rows would take about {round(rows * _SECONDS_PER_ROW)} seconds",
             "ask for fewer rows",
+        ),
+    )
+
+
+def _counting_problems(items: int, length: int, unit: PrivacyUnit) -> tuple[Problem, ...]:
+    """What the kernel would refuse."""
+    steps = max(steps_of_row(items, size, MOST_TUPLES) for size in range(1, length + 1))
+    if steps <= MOST_STEPS_OF_ROW and items * unit.max_rows <= MOST_ITEMS_OF_UNIT:
+        return ()
+    return (
+        Problem(
+            "/params/columns",
+            f"combinations of up to {length} of the {items} items that a row can have are too many",
+            "choose fewer columns, or a smaller `reporting_length`",
         ),
     )
 
