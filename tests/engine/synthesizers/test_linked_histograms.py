@@ -552,6 +552,8 @@ def test_discovery_sets_half_of_delta_aside_and_needs_one() -> None:
     assert synthesizer.delta_share(params(**FOUND)) == 0.5
     assert synthesizer.delta_share(params()) == 0
     assert pointers(check(LAPLACE, **FOUND)) == ["/guarantee"]
+    rho_alone = PrivacyLoss.zcdp(10**12)
+    assert pointers(check(rho_alone, **FOUND)) == ["/guarantee"]
     found = check(PrivacyLoss.zcdp(10**12, 10**12), **FOUND)
     assert not found.problems
     assert found.cells == 1 + 8 + 61, "only what is counted cell by cell"

@@ -190,6 +190,10 @@ def _discovery_problems(plan: Plan, loss: PrivacyLoss) -> tuple[Problem, ...]:
     if loss.kind == "pure":
         message = "a pure guarantee cannot buy the discovery of cells"
         return (Problem("/guarantee", message, "give it a delta, or count declared cells"),)
+    if loss.delta < len(plan.discovered):
+        message = "the discovery of cells takes some of delta, and this guarantee has none for it"
+        remedy = "ask for epsilon and delta, or count declared cells"
+        return (Problem("/guarantee", message, remedy),)
     return tuple(
         Problem(
             f"/params/groups/{i}/cells",
