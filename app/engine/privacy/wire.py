@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 MOST_BYTES_FROM_CHILD = 64 * 2**20
 MOST_BYTES_TO_CHILD = 2**32
-_MOST_HEADER = 8 * 2**20
+MOST_HEADER_BYTES = 8 * 2**20
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"HTF1"
 _TYPES = ("|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8")
@@ -125,7 +125,7 @@ def _sizes(prefix: bytes | bytearray, most_bytes: int) -> tuple[int, int]:
     magic, header_size, body_size = _PREFIX.unpack(prefix)
     if magic != _MAGIC:
         raise FrameError("this is no frame")
-    if header_size > _MOST_HEADER or header_size + body_size > most_bytes:
+    if header_size > MOST_HEADER_BYTES or header_size + body_size > most_bytes:
         raise FrameError("the frame is larger than is allowed")
     return header_size, body_size
 

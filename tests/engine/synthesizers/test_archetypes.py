@@ -502,6 +502,25 @@ def test_public_rows_are_required() -> None:
     assert [problem.pointer for problem in preflight.problems] == ["/public_dataset"]
 
 
+def test_a_mixture_that_no_question_could_tell_is_refused() -> None:
+    names = [f"c{number}" for number in range(30)]
+    limits = {"minimum": 0, "maximum": 3, "required": True}
+    fields: list[dict[str, object]] = [{"name": "cab", "type": "string", "role": "entity"}]
+    fields += [{"name": name, "type": "integer", "constraints": limits} for name in names]
+    schema = Schema.parse({"fields": fields})
+
+    def problems(components: int, covariance: str) -> list[str]:
+        form = {"features": names, "components": components, "covariance": covariance}
+        asked = ArchetypesParams.model_validate(form)
+        facts = PublicFacts(schema, 500)
+        found = Archetypes().check(schema, CAB, asked, GAUSSIAN, facts, LIMITS)
+        return [each.pointer for each in found.problems]
+
+    assert problems(200, "full") == ["/params/components"]
+    assert not problems(100, "full")
+    assert not problems(1000, "diag")
+
+
 def test_a_mixture_of_more_columns_than_the_kernel_takes_is_no_form() -> None:
     names = [f"c{number}" for number in range(65)]
     ArchetypesParams.model_validate({"features": names[:64]})

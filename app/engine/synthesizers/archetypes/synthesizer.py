@@ -11,6 +11,7 @@ from app.engine.inference.projection import onto_simplex
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement
+from app.engine.privacy.wire import MOST_HEADER_BYTES
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archetypes.mixture import (
     MOST_FITTED_ROWS,
@@ -46,6 +47,9 @@ _COPIES_OF_PUBLIC = 6
 _STEPS_IN_MEMORY = 6
 """Arrays of rows by components that expectation-maximisation holds."""
 
+_BYTES_PER_NUMBER = 25
+"""Of a double in JSON."""
+
 
 class Archetypes:
     name = "archetypes"
@@ -76,6 +80,7 @@ class Archetypes:
             + noise_problems(errors, _ONCE)
             + run_problems(memory, cells, limits)
             + _time_problems(design, public, limits)
+            + _mixture_problems(design)
         )
         return Preflight(cells, memory, errors[0], problems)
 
@@ -177,6 +182,17 @@ def _time_problems(
         return ()
     message = f"fitting {components} components could take {round(seconds)} seconds"
     return (Problem("/params/components", message, "choose fewer"),)
+
+
+def _mixture_problems(design: Design) -> tuple[Problem, ...]:
+    """A mixture too large to be told to the kernel, whose questions have a bounded header."""
+    width, components = len(design.features), design.params.components
+    precision = width**2 if design.params.covariance == "full" else width
+    if components * (precision + width + 1) * _BYTES_PER_NUMBER <= MOST_HEADER_BYTES // 2:
+        return ()
+    message = f"a mixture of {components} components over {width} columns is too large"
+    remedy = "choose fewer of either, or the covariance `diag`"
+    return (Problem("/params/components", message, remedy),)
 
 
 def _total(answer: Measurement) -> tuple[float, float]:
