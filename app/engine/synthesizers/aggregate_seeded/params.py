@@ -107,6 +107,7 @@ class AggregateSeededParams(PresetParams):
             "reporting_length": 2,
             "percentile_percentage": 5,
             "weight_selection_percentile": 10.0,
+            "fabrication_mode": "uncontrolled",
             "columns": (
                 "shift",
                 "company_id",
