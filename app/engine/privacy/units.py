@@ -50,6 +50,9 @@ class EntityCells:
     def of(
         cls, entity: NDArray[np.int64], cells: NDArray[np.int64], cell_count: int
     ) -> EntityCells:
+        """Raises `ValueError` for a cell that is none: it would count for another entity."""
+        if cells.size and not 0 <= cells.min() <= cells.max() < cell_count:
+            raise ValueError("a cell is outside its histogram")
         pairs, rows = np.unique(entity * cell_count + cells, return_counts=True)
         return cls(pairs // cell_count, pairs % cell_count, rows.astype(np.int64))
 

@@ -176,6 +176,13 @@ def _keys(seed: int) -> Any:
     return lambda count: rng.integers(0, 2**64, count, dtype=np.uint64)
 
 
+def test_a_code_that_the_dictionary_lacks_is_no_cell_of_another_unit() -> None:
+    schema = table({"a": 3}, [(0,)]).schema
+    function = FeatureClasses((Feature("distinct", "a"),), ((2.0,),), (0, 1))
+    with pytest.raises(ValueError, match="outside its histogram"):
+        evaluate(function, {"a": np.array([0, 3, 1])}, np.array([0, 0, 1]), schema)
+
+
 def test_units_are_numbered_without_gaps() -> None:
     with pytest.raises(ValueError, match="gaps"):
         evaluate(RowNumber(2), {}, np.array([0, 2]), SCHEMA)
