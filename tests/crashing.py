@@ -7,12 +7,15 @@ itself before that function is entered or after it has returned.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +101,23 @@ class _Fault:
             return
         self._left -= 1
         if self._left == 0:
-            os.kill(os.getpid(), self._deed)
+            with _outside_writes() if self._deed == signal.SIGSTOP else contextlib.nullcontext():
+                os.kill(os.getpid(), self._deed)
+
+
+@contextlib.contextmanager
+def _outside_writes() -> Iterator[None]:
+    """Keep this process's other threads from the store's write lock meanwhile.
+
+    A process that is stopped while one of its threads writes holds every writer off until it
+    goes on, as any writer of SQLite does; that is not what a paused worker is to show.
+    """
+    from app.database import WriteLock
+
+    with contextlib.ExitStack() as held:
+        for lock in [each for each in gc.get_objects() if isinstance(each, WriteLock)]:
+            held.enter_context(lock._thread_lock)
+        yield
 
 
 def _found(place: str) -> tuple[Any, str]:
