@@ -15,13 +15,13 @@ from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
 from app.engine.privacy.session import ChildFailed, SessionEnded, SessionServer
 from app.engine.privacy.source import CodeSource
-from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel
+from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import PublicTable, public_use
-from app.engine.synthesizers.operations import FIT, FitTask, Sample
+from app.engine.synthesizers.base import ExpectedError, PublicTable, public_use
+from app.engine.synthesizers.operations import FIT, FitTask, Sample, expected_errors_of
 from app.engine.synthesizers.registry import Entry
-from app.jobs.child import ChildHost
+from app.jobs.child import ChildHost, ChildUnusable
 from app.jobs.context import JobContext
 from app.jobs.sampling import store_sample
 from app.ledger.schemas import GuaranteeIn
@@ -48,7 +48,7 @@ def run(context: JobContext, host: ChildHost) -> None:
     order = _Order.read(context)
     source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
     journal = StoredJournal(context)
-    model = _fitted(context, host, order, source, journal)
+    model, expected = _fitted(context, host, order, source, journal)
     BlobStore(context.database).write(order.release.id, MODEL, [model], unit=context.fenced)
     context.progress(FITTED, "sampling")
     made = store_sample(
@@ -60,7 +60,11 @@ def run(context: JobContext, host: ChildHost) -> None:
     certificate = order.certificate(source.unit, journal)
     with context.completing() as session:
         releases.succeeded(
-            session, order.release.id, certificate=certificate.to_wire(), sample=made
+            session,
+            order.release.id,
+            certificate=certificate.to_wire(),
+            sample=made,
+            expected_errors=expected,
         )
 
 
@@ -142,7 +146,8 @@ def _fitted(
     order: _Order,
     source: StoredCodes,
     journal: StoredJournal,
-) -> bytes:
+) -> tuple[bytes, tuple[ExpectedError, ...]]:
+    """The model, and what it states of its own errors."""
     kernel = Kernel(_Interruptible(source, context), order.allowance, trusted=order.trusted)
     task = FitTask(
         order.release.synthesizer,
@@ -162,12 +167,21 @@ def _fitted(
         )
         try:
             Channel(child.connection, MOST_BYTES_TO_CHILD).send(FIT)
-            return server.run()
+            model = server.run()
+            return model, _expected_errors(server.statement, source.schema)
         except SessionEnded as error:
             if isinstance(error, ChildFailed):
                 error.add_note(error.detail)
             error.add_note(child.said)
             raise
+
+
+def _expected_errors(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:
+    """A child that states nothing, or nonsense, has failed as with any other answer."""
+    try:
+        return expected_errors_of(statement, schema)
+    except FrameError as error:
+        raise ChildUnusable(str(error)) from None
 
 
 def _public_table(context: JobContext, order: _Order) -> PublicTable | None:

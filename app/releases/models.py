@@ -53,6 +53,8 @@ class ReleaseRow(Base):
     refunded: Mapped[bool] = mapped_column(Boolean, default=False)
     ledger_sequence: Mapped[int] = mapped_column(Integer)
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    expected_errors: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
+    """What its model states of its own errors; None until it has succeeded, and withdrawn."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -16,6 +16,8 @@ from sqlalchemy.orm import Session
 from app.database import now
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Charge
+from app.engine.synthesizers.base import ExpectedError
+from app.engine.synthesizers.operations import expected_error_to_json
 from app.jobs import queue
 from app.ledger import service as ledger
 from app.problems import Conflict, NotFound
@@ -66,10 +68,12 @@ def succeeded(
     *,
     certificate: Mapping[str, Any],
     sample: samples.Made,
+    expected_errors: Sequence[ExpectedError] = (),
 ) -> None:
     """Publish: model, certificate and the first sample are stored in full."""
     release = repository.release(session, release_id)
     release.certificate = dict(certificate)
+    release.expected_errors = [expected_error_to_json(each) for each in expected_errors]
     samples.add_first(session, release, sample)
     release.progress, release.stage = 1.0, "done"
     _end(session, release, "succeeded")
@@ -120,7 +124,7 @@ def purge(session: Session, dataset_id: str) -> list[str]:
     """
     collections: list[str] = []
     for release in repository.releases_of(session, dataset_id):
-        release.certificate = None
+        release.certificate, release.expected_errors = None, None
         repository.drop_journal(session, release.id)
         collections.append(release.id)
         for sample in repository.samples_of(session, [release.id])[release.id]:

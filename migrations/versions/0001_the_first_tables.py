@@ -316,6 +316,7 @@ def upgrade() -> None:
         sa.Column("refunded", sa.Boolean(), nullable=False),
         sa.Column("ledger_sequence", sa.Integer(), nullable=False),
         sa.Column("certificate", sa.JSON(), nullable=True),
+        sa.Column("expected_errors", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("started_at", sa.String(27), nullable=True),
         sa.Column("finished_at", sa.String(27), nullable=True),

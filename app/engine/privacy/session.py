@@ -6,7 +6,7 @@ handed one. The conversation is
     worker: open        schema, unit, allowance, and the task (params, seed, public table)
     child:  a question  ->  worker: the answer, or `refused`
     child:  progress    (no answer)
-    child:  result | failure, and the end
+    child:  result (the model, and a statement about it) | failure, and the end
 
 An answer leaves only after the journal has committed it. A question number that the journal
 has already is answered from there, without noise, if it is the same question; otherwise
@@ -170,9 +170,10 @@ class RemoteSession(Asking):
                 Frame({"type": "progress", "fraction": report[0], "stage": report[1]})
             )
 
-    def finish(self, model: bytes) -> None:
-        """Hands in the fitted model, which ends the session."""
-        self._channel.send(Frame({"type": "result"}, (np.frombuffer(model, dtype=np.uint8),)))
+    def finish(self, model: bytes, statement: Mapping[str, Any] | None = None) -> None:
+        """Hands in the fitted model, which ends the session; `statement` is JSON about it."""
+        header = {"type": "result"} | ({} if statement is None else {"statement": statement})
+        self._channel.send(Frame(header, (np.frombuffer(model, dtype=np.uint8),)))
 
     def fail(self, detail: str) -> None:
         """Gives up. `detail` is shown to the custodian alone."""
@@ -231,8 +232,9 @@ class ProgressListener(Protocol):
 class SessionServer(Generic[A]):
     """The worker's end: answers one child until it hands in its model.
 
-    `run` returns the model's bytes. It raises `SessionEnded` (the child's doing),
-    `KernelFailure`, or whatever the journal or the listener raise, such as a lost lease.
+    `run` returns the model's bytes, after which `statement` is the JSON that was handed in with
+    them, unchecked, or None. It raises `SessionEnded` (the child's doing), `KernelFailure`, or
+    whatever the journal or the listener raise, such as a lost lease.
     """
 
     def __init__(
@@ -257,6 +259,7 @@ class SessionServer(Generic[A]):
         self._charged = 0
         self._asked = 0
         self._reports = 0
+        self.statement: Any = None
 
     def run(self) -> bytes:
         """Serves the child to its end and returns the model it handed in."""
@@ -271,6 +274,7 @@ class SessionServer(Generic[A]):
             frame = self._channel.receive()
             match frame.header.get("type"):
                 case "result":
+                    self.statement = frame.header.get("statement")
                     return _model(frame)
                 case "failure":
                     raise ChildFailed("the synthesizer gave up", _detail(frame))
@@ -339,7 +343,7 @@ def _progress(frame: Frame) -> tuple[float, str]:
 
 
 def _model(frame: Frame) -> bytes:
-    if set(frame.header) != {"type"} or len(frame.arrays) != 1:
+    if not set(frame.header) <= {"type", "statement"} or len(frame.arrays) != 1:
         raise FrameError("this is no result")
     (model,) = frame.arrays
     if model.dtype != np.uint8 or model.ndim != 1:

@@ -7,6 +7,7 @@ deterministic function of params, seed and answers, so that a lost run can be re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -102,6 +103,59 @@ class CountsTable:
 
     count: Count
     values: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """With probability `confidence`, the total variation distance between the model's marginal
+    on `columns` and the exact one is at most `distance` (1 or more promises nothing).
+
+    Made of the model alone, so that it is as public as the model.
+    """
+
+    columns: tuple[str, ...]
+    distance: float
+    confidence: float
+
+    def __post_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) != len(self.columns):
+            raise ValueError("an expected error is of some columns, each named once")
+        if not (math.isfinite(self.distance) and self.distance >= 0):
+            raise ValueError("a distance is a finite number, not negative")
+        if not 0 < self.confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationErrors:
+    """How far reported combinations of one length are from those of the original table.
+
+    suppressed: share of the original combinations that are not reported. fabricated: share of
+    the reported ones that are not in the original. mean_error: mean absolute difference of
+    the counts over the original combinations that are reported, and mean_count the mean of
+    their original counts. Shares and means of nothing are 0.
+    """
+
+    length: int
+    original: int
+    reported: int
+    suppressed: float
+    fabricated: float
+    mean_error: float
+    mean_count: float
+
+    @property
+    def combination_error(self) -> float:
+        """The mean error in proportion to the mean count."""
+        return self.mean_error / self.mean_count if self.mean_count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCombinations:
+    """The errors, by length from 1, of a model's counted combinations and of synthetic rows."""
+
+    aggregates: tuple[CombinationErrors, ...]
+    rows: tuple[CombinationErrors, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +256,22 @@ class CountsModel(Model, Protocol):
     def counts(self) -> CountsTable: ...
 
 
+class ExpectingModel(Model, Protocol):
+    """A model that bounds its own errors. Any model may; it is asked once, when it is fitted."""
+
+    def expected_errors(self) -> tuple[ExpectedError, ...]: ...
+
+
+class CombinationsModel(Model, Protocol):
+    """A built-in's model of counted combinations, which a custodian's report holds against the
+    exact table. It is asked by the service's own code alone, never in a child's process, and
+    nobody else's model is asked: exact rows are shown to no code of a third party."""
+
+    def combination_errors(self, real: Table, synthetic: Table) -> ComparedCombinations:
+        """Both tables have the model's columns; `entity` is set on an entity unit."""
+        ...
+
+
 PublicUse = Literal["no", "optional", "required"]
 """Whether a built-in is handed the rows of a public dataset that a request names; a third
 party always is. With "required", `check` has a problem at `/public_dataset` without one."""
@@ -245,6 +315,12 @@ def public_use(synthesizer: Synthesizer) -> PublicUse:
     """Its own word on public rows; "no" if it says nothing."""
     use: PublicUse = getattr(synthesizer, "uses_public", "no")
     return use
+
+
+def expected_errors(model: Model) -> tuple[ExpectedError, ...]:
+    """What the model says of its own errors, nothing if it says none."""
+    told = getattr(model, "expected_errors", None)
+    return () if told is None else tuple(told())
 
 
 def delta_share(synthesizer: Synthesizer, params: Any) -> float:

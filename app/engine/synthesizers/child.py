@@ -22,7 +22,14 @@ from pydantic import ValidationError
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
 from app.engine.synthesizers import operations, registry
-from app.engine.synthesizers.base import CountsModel, Preflight, Problem, delta_share, generator
+from app.engine.synthesizers.base import (
+    CountsModel,
+    Preflight,
+    Problem,
+    delta_share,
+    expected_errors,
+    generator,
+)
 from app.engine.synthesizers.operations import Check, Checked, Described, FitTask, Sample
 
 _MOST_OPEN_FILES = 128
@@ -61,12 +68,13 @@ def _fit(session: RemoteSession) -> None:
         params = synthesizer.Params.model_validate(task.params)
         model = synthesizer.fit(session, params, task.public, task.seed, session.progress)
         data = model.dump()
+        statement = operations.statement(expected_errors(model))
     except ChannelClosed:
         raise
     except Exception as error:  # a third party may raise anything; its custodian reads it
         session.fail(_told(error))
         return
-    session.finish(data)
+    session.finish(data, statement)
 
 
 def _reply(channel: Channel, request: Frame) -> None:

@@ -12,7 +12,7 @@ Replies come from code that may be a third party's: decoding trusts nothing and 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     CountsTable,
+    ExpectedError,
     Limits,
     Preflight,
     Problem,
@@ -39,6 +40,7 @@ from app.engine.synthesizers.base import (
 VALUES_PER_PART = 2**22
 """A sample travels in parts of at most so many values."""
 
+MOST_EXPECTED_ERRORS = 10_000
 _MOST_PROBLEMS = 100
 _LONGEST_TEXT = 10_000
 _DESCRIBED = ("name", "title", "reference")
@@ -173,6 +175,40 @@ class FitTask:
             table = _table_of(stored["columns"], stored["rows"], stored["entity"], arrays)
             public = PublicTable(Schema.parse(stored["schema"]), table)
         return cls(wire["name"], wire["params"], wire["seed"], public)
+
+
+def statement(expected: Sequence[ExpectedError]) -> dict[str, Any]:
+    """What goes with a fitted model: JSON made of the model alone."""
+    return {"expected_errors": [expected_error_to_json(each) for each in expected]}
+
+
+def expected_error_to_json(expected: ExpectedError) -> dict[str, Any]:
+    return {
+        "columns": list(expected.columns),
+        "distance": float(expected.distance),
+        "confidence": float(expected.confidence),
+    }
+
+
+def expected_errors_of(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:
+    """Read a `statement`; raises `FrameError` for one that does not fit the dictionary."""
+    told = statement.get("expected_errors") if isinstance(statement, dict) else None
+    if not isinstance(told, list) or len(told) > MOST_EXPECTED_ERRORS:
+        raise FrameError("a model states a list of expected errors, and not too many")
+    known = {column.name for column in schema.columns}
+    return tuple(_expected_error(each, known) for each in told)
+
+
+def _expected_error(told: Any, known: set[str]) -> ExpectedError:
+    try:
+        columns = tuple(_text(name) for name in told["columns"])
+        distance, confidence = _number(told["distance"]), _number(told["confidence"])
+        expected = ExpectedError(columns, distance, confidence)
+    except (LookupError, TypeError, ValueError):
+        raise FrameError("this is no expected error") from None
+    if not known.issuperset(columns):
+        raise FrameError("an expected error names columns of the dictionary")
+    return expected
 
 
 @dataclass(frozen=True, slots=True)

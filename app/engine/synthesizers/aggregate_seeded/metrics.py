@@ -6,54 +6,66 @@ they are the custodian's alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
+from app.engine.synthesizers.base import CombinationErrors
+
+Owners = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class CombinationErrors:
-    """Of the combinations of one length.
+def counted(
+    items: NDArray[np.int32], most_items: int, length: int, owners: Owners | None = None
+) -> Aggregates:
+    """Exact counts of all combinations up to `length` in rows of items, -1 for none.
 
-    suppressed: share of the original combinations that are not reported. fabricated: share of
-    the reported ones that are not in the original. mean_error: mean absolute difference of
-    the counts over the original combinations that are reported, and mean_count the mean of
-    their original counts. Shares and means of nothing are 0.
+    `owners`, shape (rows,), numbers the unit of each row: then units are counted that have a
+    combination in one of their rows, else rows.
     """
-
-    length: int
-    original: int
-    reported: int
-    suppressed: float
-    fabricated: float
-    mean_error: float
-    mean_count: float
-
-    @property
-    def combination_error(self) -> float:
-        """The mean error in proportion to the mean count."""
-        return self.mean_error / self.mean_count if self.mean_count else 0.0
+    levels = (_counted_level(items, size, most_items, owners) for size in range(1, length + 1))
+    return Aggregates(most_items, tuple(levels))
 
 
-def counted(items: NDArray[np.int32], most_items: int, length: int) -> Aggregates:
-    """Exact counts of all combinations up to `length` in rows of items, -1 for none."""
-    return Aggregates(
-        most_items, tuple(_counted_level(items, size) for size in range(1, length + 1))
-    )
-
-
-def _counted_level(items: NDArray[np.int32], length: int) -> Level:
-    found = []
+def _counted_level(
+    items: NDArray[np.int32], length: int, most_items: int, owners: Owners | None
+) -> Level:
+    found, counts = [np.empty((0, length), np.int32)], [np.empty(0, np.int64)]
     for columns in combinations(range(items.shape[1]), length):
         part = items[:, columns]
-        found.append(part[(part >= 0).all(axis=1)])
-    rows = np.concatenate([np.empty((0, length), np.int32), *found])
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    return Level(distinct.astype(np.int32), counts.astype(np.int64))
+        whole = (part >= 0).all(axis=1)
+        mine = None if owners is None else owners[whole]
+        distinct, times = _distinct(part[whole], most_items, mine)
+        found.append(distinct)
+        counts.append(times)
+    tuples = np.concatenate(found)
+    order = np.lexsort(tuples.T[::-1])
+    return Level(tuples[order], np.concatenate(counts)[order])
+
+
+def _distinct(
+    part: NDArray[np.int32], most_items: int, owners: Owners | None
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The distinct rows of some columns, and how many rows (or owners) have each."""
+    _, first, number = np.unique(
+        _keys(part, most_items), axis=0, return_index=True, return_inverse=True
+    )
+    number = number.reshape(-1).astype(np.int64)
+    if owners is not None:
+        number = np.unique(owners * len(first) + number) % max(len(first), 1)
+    return part[first], np.bincount(number, minlength=len(first)).astype(np.int64)
+
+
+def _keys(part: NDArray[np.int32], most_items: int) -> NDArray[np.int64] | NDArray[np.int32]:
+    """A whole number for each row where it fits 63 bits, since numbers are sorted faster."""
+    if most_items ** part.shape[1] >= 2**63:
+        return part
+    keys = np.zeros(len(part), dtype=np.int64)
+    for column in part.T:
+        keys = keys * most_items + column
+    return keys
 
 
 def combination_errors(original: Aggregates, reported: Aggregates) -> list[CombinationErrors]:
