@@ -1,0 +1,39 @@
+"""What the bench compares: anything that makes a synthetic table of a coded one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bench.synthesizers.measures import Codes
+from bench.synthesizers.tables import CodedTable
+
+DELTA = "1e-9"
+
+
+class RunFailed(Exception):
+    """The implementation made no table; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A synthetic table, what making it took, and its peak memory in bytes if it was measured."""
+
+    codes: Codes
+    seconds: float
+    peak_bytes: int | None
+
+
+class Implementation(Protocol):
+    """`group` is `halftone`, `peers` or `references`; `private` is False for references."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def private(self) -> bool: ...
+
+    def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
+        """Raises `RunFailed`. Privacy noise is not seeded: `seed` tells runs apart."""
+        ...

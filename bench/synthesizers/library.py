@@ -1,0 +1,49 @@
+"""Halftone's synthesizers in this process, on a session of the library: no server, no child."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from app.engine.privacy.library import open_session
+from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Guarantee, to_units
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import generator
+from bench.synthesizers.implementations import DELTA, Made
+from bench.synthesizers.tables import CodedTable
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """Seconds are those of fitting and of drawing as many rows as the noisy count says."""
+
+    synthesizer: str
+    group: ClassVar[str] = "halftone"
+    private: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.synthesizer} (library)"
+
+    def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
+        synthesizer = registry.builtin(self.synthesizer)
+        session = open_session(table.used, table.schema, PrivacyUnit("row"), guarantee(epsilon))
+        started = time.perf_counter()
+        model = synthesizer.fit(session, synthesizer.Params(), None, seed, _silent)
+        codes = model.sample(None, generator(seed)).codes
+        return Made(codes, time.perf_counter() - started, None)
+
+
+def guarantee(epsilon: str) -> Guarantee:
+    """(epsilon, delta of the bench)."""
+    return Guarantee(
+        epsilon=to_units(Decimal(epsilon), EPSILON_UNIT, rounding="up"),
+        delta=to_units(Decimal(DELTA), DELTA_UNIT, rounding="up"),
+    )
+
+
+def _silent(fraction: float, stage: str) -> None:
+    del fraction, stage
