@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
 
@@ -24,15 +25,6 @@ Edge = tuple[str, str]
 _CHECK_EVERY = 20
 _MOST_DOUBLINGS = 60
 _EASING = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class NoisyMarginal:
-    """Noisy counts over one axis or one edge, C order; `variance` broadcasts over `values`."""
-
-    axes: tuple[str, ...]
-    values: Floats
-    variance: Floats
 
 
 @dataclass(frozen=True)

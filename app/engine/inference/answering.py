@@ -1,0 +1,150 @@
+"""Marginals of a calibrated junction tree over any axes, within and across cliques.
+
+Axes that no clique holds together are carried over the separators between their cliques: the
+shares over (carried axes, separator) are made at one end, divided by the separator's shares, and
+multiplied into the next clique (Koller and Friedman 2009, section 10.3.3). All marginals
+asked of one `Answering` share what was carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.junction import JunctionTree, cells_of
+from app.engine.inference.measurements import AxisNames, check_axes, table_order
+
+Floats = NDArray[np.float64]
+
+
+class Answering:
+    """Marginals of one model; keeps tables made on the way for those to come."""
+
+    def __init__(self, tree: JunctionTree, shares: tuple[Floats, ...]) -> None:
+        self._tree = tree
+        self._shares = shares
+        self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
+        self._sets = [frozenset(clique) for clique in tree.cliques]
+        self._neighbours: list[list[int]] = [[] for _ in tree.cliques]
+        for parent, child in tree.edges:
+            self._neighbours[parent].append(child)
+            self._neighbours[child].append(parent)
+        self._beyond: dict[tuple[int, int], frozenset[str]] = {}
+        self._projected: dict[tuple[int, AxisNames], Floats] = {}
+        self._carried: dict[tuple[int, int, AxisNames], Floats] = {}
+
+    def marginal(self, axes: AxisNames) -> Floats:
+        """Shares over the axes, in the order asked."""
+        check_axes(self._tree.shape, axes, None)
+        if len(set(axes)) != len(axes):
+            raise ValueError("the axes of a marginal are distinct")
+        wanted = self._ordered(axes)
+        home = self._tree.home(wanted)
+        if home is None:
+            table = self._meet(self._meeting_place(wanted), -1, wanted, ())
+        else:
+            table = self._project(home, wanted)
+        return np.ascontiguousarray(table.transpose([wanted.index(axis) for axis in axes]))
+
+    def _ordered(self, axes: Iterable[str]) -> AxisNames:
+        return tuple(sorted(set(axes), key=self._rank.__getitem__))
+
+    def _meeting_place(self, wanted: AxisNames) -> int:
+        """The clique that holds most of the axes, weighed by their cells."""
+        shape = self._tree.shape
+        return max(
+            range(len(self._sets)),
+            key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i),
+        )
+
+    def _side(self, origin: int, target: int) -> frozenset[str]:
+        """All axes on the origin's side of the edge to the target."""
+        side = self._beyond.get((origin, target))
+        if side is None:
+            side = self._sets[origin].union(
+                *(self._side(n, origin) for n in self._neighbours[origin] if n != target)
+            )
+            self._beyond[origin, target] = side
+        return side
+
+    def _project(self, clique: int, axes: AxisNames) -> Floats:
+        known = self._projected.get((clique, axes))
+        if known is None:
+            own = self._tree.cliques[clique]
+            known = self._shares[clique].sum(
+                axis=tuple(i for i, axis in enumerate(own) if axis not in axes)
+            )
+            self._projected[clique, axes] = known
+        return known
+
+    def _carry(self, origin: int, target: int, wanted: AxisNames) -> tuple[Floats, AxisNames]:
+        """Shares over `wanted`, axes beyond the edge, and the separator."""
+        separator = self._ordered(self._sets[origin] & self._sets[target])
+        axes = self._ordered((*wanted, *separator))
+        known = self._carried.get((origin, target, wanted))
+        if known is None:
+            known = self._meet(origin, target, wanted, separator)
+            self._carried[origin, target, wanted] = known
+        return known, axes
+
+    def _meet(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:
+        """Shares over `wanted` and `separator`, gathered at a clique from all sides but one."""
+        missing = frozenset(wanted) - self._sets[clique]
+        kept = frozenset((*wanted, *separator))
+        arrivals = []
+        for neighbour in self._neighbours[clique]:
+            if neighbour == target:
+                continue
+            part = self._ordered(missing & self._side(neighbour, clique))
+            if part:
+                arrivals.append(
+                    (self._ordered(self._sets[clique] & self._sets[neighbour]), neighbour, part)
+                )
+        needed = self._sets[clique] & kept
+        axes = self._ordered(needed.union(*(between for between, _, _ in arrivals)))
+        table = self._project(clique, axes)
+        while arrivals:
+            between, neighbour, part = arrivals.pop()
+            carried, carried_axes = self._carry(neighbour, clique, part)
+            given = _given(carried, carried_axes, self._project(clique, between), between)
+            left = kept.union(*(later for later, _, _ in arrivals))
+            out = self._ordered(left.intersection((*axes, *part)))
+            table = _product(table, axes, given, carried_axes, out)
+            axes = out
+        return table
+
+
+def _given(table: Floats, axes: AxisNames, separator: Floats, between: AxisNames) -> Floats:
+    """The table divided by the separator's shares; 0 where these are 0."""
+    shape = [size if axis in between else 1 for axis, size in zip(axes, table.shape, strict=True)]
+    shares = separator.reshape(shape)
+    return np.divide(table, shares, out=np.zeros(table.shape), where=shares > 0)
+
+
+def _product(
+    first: Floats, first_axes: AxisNames, second: Floats, second_axes: AxisNames, out: AxisNames
+) -> Floats:
+    """The product of two tables, summed over the axes that `out` lacks (which both hold)."""
+    common = [axis for axis in first_axes if axis in second_axes]
+    batch = [axis for axis in common if axis in out]
+    summed = [axis for axis in common if axis not in out]
+    rows = [axis for axis in first_axes if axis not in common]
+    columns = [axis for axis in second_axes if axis not in common]
+    left = _grouped(first, first_axes, (batch, rows, summed))
+    right = _grouped(second, second_axes, (batch, summed, columns))
+    sizes = dict(zip(first_axes, first.shape, strict=True))
+    sizes.update(zip(second_axes, second.shape, strict=True))
+    axes = [*batch, *rows, *columns]
+    product: Floats = np.matmul(left, right).reshape([sizes[axis] for axis in axes])
+    return product.transpose([axes.index(axis) for axis in out])
+
+
+def _grouped(table: Floats, axes: AxisNames, groups: tuple[list[str], ...]) -> Floats:
+    sizes = dict(zip(axes, table.shape, strict=True))
+    moved = table.transpose([axes.index(axis) for group in groups for axis in group])
+    grouped: Floats = moved.reshape(
+        [int(np.prod([sizes[axis] for axis in group], dtype=np.int64)) for group in groups]
+    )
+    return grouped

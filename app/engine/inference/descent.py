@@ -1,0 +1,170 @@
+"""Minimisation of a smooth convex function of many variables by limited-memory BFGS.
+
+Nocedal and Wright (2006), algorithms 7.4 and 7.5, with the inverse of a diagonal that the
+function supplies at each point as the first guess of the inverse Hessian. Dot products are
+loops of our own: the bits of the answer do not depend on how many threads a library uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.compiled import compiled
+
+Floats = NDArray[np.float64]
+
+_MEMORY = 12
+_DECREASE = 1e-4
+_NOISE = 1e-13
+_MOST_TRIALS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What the function says at `place`: the diagonal is of its Hessian, roughly, and positive.
+
+    `residual` is what the descent is to bring under its tolerance.
+    """
+
+    place: Floats
+    value: float
+    gradient: Floats
+    diagonal: Floats
+    residual: float
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """Where a descent ended, after how many steps, and whether it met its tolerance."""
+
+    point: Point
+    steps: int
+    evaluations: int
+    converged: bool
+
+
+def minimise(
+    function: Callable[[Floats], Point], start: Floats, *, tolerance: float, most_steps: int
+) -> Descent:
+    """Steps until the residual is at most `tolerance`, or `most_steps`, or floats end it."""
+    search = _Search(function, start)
+    steps = 0
+    while steps < most_steps and search.point.residual > tolerance and search.step():
+        steps += 1
+    return Descent(search.point, steps, search.evaluations, search.point.residual <= tolerance)
+
+
+class _Search:
+    def __init__(self, function: Callable[[Floats], Point], start: Floats) -> None:
+        self._function = function
+        self._moves = np.empty((_MEMORY, start.size))
+        self._changes = np.empty((_MEMORY, start.size))
+        self._scales = np.empty(_MEMORY)
+        self._kept = 0
+        self._newest = -1
+        self.evaluations = 1
+        self.point = function(start)
+
+    def step(self) -> bool:
+        """Moves to a lower point; False where floats find none."""
+        while True:
+            reached = self._lower()
+            if reached is not None:
+                self._remember(reached)
+                self.point = reached
+                return True
+            if not self._kept:
+                return False
+            self._kept = 0
+
+    def _lower(self) -> Point | None:
+        point = self.point
+        direction = _direction(
+            point.gradient,
+            point.diagonal,
+            self._moves,
+            self._changes,
+            self._scales,
+            self._kept,
+            self._newest,
+        )
+        slope = dot(point.gradient, direction)
+        if not slope < 0:
+            return None
+        length = 1.0
+        for _ in range(_MOST_TRIALS):
+            trial = self._function(point.place + length * direction)
+            self.evaluations += 1
+            rise = trial.value - point.value
+            if rise <= _DECREASE * length * slope or self._level(trial, rise, direction, slope):
+                return trial
+            # The parabola through both values and the slope has its least point here.
+            lowest = -slope * length**2 / (2 * (rise - length * slope))
+            length = min(max(lowest, 0.1 * length), 0.5 * length) if lowest > 0 else 0.1 * length
+        return None
+
+    def _level(self, trial: Point, rise: float, direction: Floats, slope: float) -> bool:
+        """Where values differ by rounding alone, slopes decide (Hager and Zhang 2005, (27))."""
+        if not abs(rise) <= _NOISE * (1 + abs(self.point.value)):
+            return False
+        return dot(trial.gradient, direction) <= (2 * _DECREASE - 1) * slope
+
+    def _remember(self, reached: Point) -> None:
+        move = reached.place - self.point.place
+        change = reached.gradient - self.point.gradient
+        curvature = dot(move, change)
+        if not curvature > 1e-14 * dot(change, change) ** 0.5 * dot(move, move) ** 0.5:
+            return
+        self._newest = (self._newest + 1) % _MEMORY
+        self._kept = min(self._kept + 1, _MEMORY)
+        self._moves[self._newest] = move
+        self._changes[self._newest] = change
+        self._scales[self._newest] = curvature
+
+
+@compiled
+def dot(first: Floats, second: Floats) -> float:
+    """Four running sums, in an order of their own."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = first.size - first.size % 4
+    for i in range(0, whole, 4):
+        a += first[i] * second[i]
+        b += first[i + 1] * second[i + 1]
+        c += first[i + 2] * second[i + 2]
+        d += first[i + 3] * second[i + 3]
+    for i in range(whole, first.size):
+        a += first[i] * second[i]
+    return (a + b) + (c + d)
+
+
+@compiled
+def _direction(
+    gradient: Floats,
+    diagonal: Floats,
+    moves: Floats,
+    changes: Floats,
+    curvatures: Floats,
+    kept: int,
+    newest: int,
+) -> Floats:
+    """The two-loop recursion; the memory is a ring that ends at `newest`."""
+    memory = moves.shape[0]
+    direction = -gradient
+    weights = np.empty(memory)
+    for age in range(kept):
+        i = (newest - age) % memory
+        weights[i] = dot(moves[i], direction) / curvatures[i]
+        for k in range(direction.size):
+            direction[k] -= weights[i] * changes[i, k]
+    for k in range(direction.size):
+        direction[k] /= diagonal[k]
+    for age in range(kept - 1, -1, -1):
+        i = (newest - age) % memory
+        weight = weights[i] - dot(changes[i], direction) / curvatures[i]
+        for k in range(direction.size):
+            direction[k] += weight * moves[i, k]
+    return direction

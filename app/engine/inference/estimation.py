@@ -1,0 +1,145 @@
+"""Graphical models fitted to noisy marginals: regularised maximum entropy.
+
+Of all distributions p over the axes, the one is wanted that minimises
+
+    1/2 sum_i (N mu_i(p) - y_i)^2 / sigma_i^2  +  c KL(p || uniform),
+
+where mu_i(p) are its shares of the measured cells, y_i the noisy counts, sigma_i their standard
+deviations and N the number of rows: half the chi-square of the noise plus a pull of `c` for each
+nat. It has log-linear form, p ~ exp(sum_i theta_i [cell i]), and theta minimises the smooth and
+strongly convex dual (Dudik, Phillips and Schapire 2007, section 5)
+
+    log Z(theta) - <theta, y> / N + (c / 2) sum_i (sigma_i / N)^2 theta_i^2.
+
+Its gradient, N mu_i - y_i + c sigma_i^2 theta_i / N in counts, also measures how far p is from
+the best: the duality gap is half the sum of squares of gradient_i / sigma_i, in half chi-squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.descent import Descent, Point, dot, minimise
+from app.engine.inference.junction import JunctionTree
+from app.engine.inference.measurements import (
+    AxisNames,
+    NoisyMarginal,
+    Pooled,
+    StructuralZeros,
+    check_axes,
+    into_table_order,
+    pooled,
+    table_order,
+)
+from app.engine.inference.model import GraphicalModel
+from app.engine.inference.propagation import Propagation
+
+Floats = NDArray[np.float64]
+
+
+def fit(
+    shape: dict[str, int],
+    measured: Sequence[NoisyMarginal],
+    total: float,
+    *,
+    cliques: Sequence[AxisNames] = (),
+    zeros: Sequence[StructuralZeros] = (),
+    start: GraphicalModel | None = None,
+    shrinkage: float = 300.0,
+    tolerance: float = 0.05,
+    most_steps: int = 2000,
+) -> GraphicalModel:
+    """The model of `total` rows that fits the noisy counts; deterministic.
+
+    Its junction tree holds every measured set of axes, and those of `cliques` and `zeros`.
+    `shrinkage` is c above: towards 0 the fit becomes maximum likelihood, and slower. The fit
+    ends when the root mean square of the gradient, in standard deviations of each noisy count,
+    is at most `tolerance`: half the chi-square then exceeds its least by no more than
+    `tolerance**2 / 2` for each cell. `start` is a model whose potentials are taken over where
+    it measured the same axes. Totals below one row count as one row. Raises `ValueError` for
+    axes that the shape lacks and `InfeasibleZerosError` for zeros that leave no cell.
+    """
+    if not 0 < shrinkage < np.inf or not tolerance > 0:
+        raise ValueError("shrinkage and tolerance are positive")
+    targets = pooled(shape, measured)
+    masks = _masks(shape, zeros)
+    factors = [target.axes for target in targets]
+    tree = JunctionTree.of(shape, [*factors, *(axes for axes, _ in masks), *cliques])
+    propagation = Propagation(tree, factors, masks)
+    dual = _Dual(propagation, targets, max(total, 1.0), shrinkage)
+    descent = minimise(dual.at, dual.start(start), tolerance=tolerance, most_steps=most_steps)
+    return _model(propagation, descent)
+
+
+def _masks(
+    shape: dict[str, int], zeros: Sequence[StructuralZeros]
+) -> list[tuple[AxisNames, NDArray[np.bool_]]]:
+    rank = {axis: i for i, axis in enumerate(table_order(shape))}
+    masks = []
+    for zero in zeros:
+        check_axes(shape, zero.axes, zero.allowed.shape)
+        axes, allowed = into_table_order(rank, zero.axes, zero.allowed)
+        masks.append((axes, allowed))
+    return masks
+
+
+class _Dual:
+    """The dual function, with one variable for each measured cell.
+
+    Where a marginal's noisy counts do not add up to N, the difference is spread over its cells
+    in proportion to their variances. That changes theta by a constant, and no share; it takes
+    a nearly flat direction out of the search.
+    """
+
+    def __init__(
+        self,
+        propagation: Propagation,
+        targets: Sequence[Pooled],
+        total: float,
+        shrinkage: float,
+    ) -> None:
+        self._propagation = propagation
+        self._shares = np.empty(propagation.length)
+        variances = np.empty(propagation.length)
+        for target, place in zip(targets, propagation.places.values(), strict=True):
+            missing = total - target.values.sum()
+            share = target.variance / target.variance.sum()
+            self._shares[place] = (target.values + missing * share) / total
+            variances[place] = target.variance / total**2
+        self._precisions = 1 / variances
+        self._pulls = shrinkage * variances
+
+    def start(self, model: GraphicalModel | None) -> Floats:
+        """Zero or the model's potentials, cut to what the best can be: its shares are >= 0."""
+        theta = np.zeros(self._shares.size)
+        if model is not None:
+            for axes, place in self._propagation.places.items():
+                known = model.potentials.get(axes)
+                if known is not None and known.size == place.stop - place.start:
+                    theta[place] = known
+        return np.minimum(theta, self._shares / self._pulls)
+
+    def at(self, theta: Floats) -> Point:
+        log_partition, shares = self._propagation.run(theta)
+        pull = self._pulls * theta
+        gradient = shares - self._shares + pull
+        value = log_partition - dot(theta, self._shares - 0.5 * pull)
+        diagonal = shares * (1 - shares) + self._pulls
+        squares = dot(gradient * gradient, self._precisions)
+        residual = float(np.sqrt(squares / max(1, theta.size)))
+        return Point(theta, value, gradient, diagonal, residual)
+
+
+def _model(propagation: Propagation, descent: Descent) -> GraphicalModel:
+    theta = descent.point.place
+    propagation.run(theta)
+    return GraphicalModel(
+        propagation.tree,
+        propagation.shares(),
+        {axes: theta[place].copy() for axes, place in propagation.places.items()},
+        descent.point.residual,
+        descent.evaluations,
+    )
