@@ -23,6 +23,7 @@ from app.routers import (
     ledger,
     principals,
     releases,
+    reports,
     samples,
     synthesizers,
 )
@@ -71,6 +72,7 @@ def create_app(
         ledger,
         releases,
         samples,
+        reports,
         synthesizers,
         grants,
         principals,

@@ -8,6 +8,7 @@ from app.idempotency import IdempotencyRow as _IdempotencyRow
 from app.jobs import models as _jobs
 from app.ledger import models as _ledger
 from app.releases import models as _releases
+from app.reports import models as _reports
 from app.security import models as _security
 from app.storage import models as _storage
 
@@ -19,6 +20,7 @@ __all__ = [
     "_jobs",
     "_ledger",
     "_releases",
+    "_reports",
     "_security",
     "_storage",
     "metadata",

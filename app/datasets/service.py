@@ -16,6 +16,7 @@ from app.ledger import service as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid, TooLarge
 from app.releases import service as releases
+from app.reports import service as reports
 from app.security import access, audit
 from app.security.principals import Principal
 from app.settings import Settings
@@ -123,6 +124,7 @@ def erase(
     row = access.own_dataset(session, principal, dataset_id)
     queue.cancel(session, row.id)
     releases.cancel_all(session, row.id, principal.id)
+    reports.forget(session, row.id)
     releases.forget_causes(session, row.id)
     doomed = [row.id]
     if with_releases:

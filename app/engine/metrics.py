@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.marginals import total_variation
+
 Columns = Mapping[str, NDArray[Any]]
 
 SPRINT3_GROUP = ("pickup_community_area", "shift")
@@ -118,8 +120,8 @@ def share_score(real: Columns, synthetic: Columns, columns: Sequence[str]) -> fl
     cells, ours, theirs = _numbered(_keys(real, columns), _keys(synthetic, columns))
     if not (len(ours) and len(theirs)):
         return 0.0
-    shares = [np.bincount(part, minlength=cells) / len(part) for part in (ours, theirs)]
-    return float(1 - np.abs(shares[0] - shares[1]).sum() / 2)
+    counts = [np.bincount(part, minlength=cells) for part in (ours, theirs)]
+    return 1 - total_variation(counts[0], counts[1])
 
 
 def conjunction_score(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from app.datasets import ingest
-from app.jobs import fit, sample
+from app.jobs import fit, report, sample
 from app.jobs.child import ChildHost
 from app.jobs.run import Execute
 
@@ -17,4 +17,5 @@ def executors(host: ChildHost) -> Mapping[str, Execute]:
         "ingest": ingest.run,
         "fit": partial(fit.run, host=host),
         "sample": partial(sample.run, host=host),
+        "report": partial(report.run, host=host),
     }

@@ -11,7 +11,7 @@ from app.database import Base, UtcTime
 
 
 class JobRow(Base):
-    """`subject_id` is a dataset (ingest), a release (fit, report) or a sample (sample)."""
+    """`subject_id` is a dataset (ingest), a release (fit), a sample or a report."""
 
     __tablename__ = "jobs"
 

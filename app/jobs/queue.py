@@ -20,7 +20,7 @@ from app.database import Database, new_id, now
 from app.jobs.models import JobRow
 from app.settings import Settings
 
-Kind = Literal["ingest", "fit", "sample"]
+Kind = Literal["ingest", "fit", "sample", "report"]
 End = Literal["succeeded", "failed", "cancelled"]
 
 MOST_RERUNS = 3

@@ -1,7 +1,8 @@
-"""Making a sample from a stored model and keeping it: rows or counts, as Parquet."""
+"""Making a sample from a stored model, and keeping it: rows or counts, as Parquet."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 
@@ -22,15 +23,22 @@ def store_sample(context: JobContext, host: ChildHost, request: Sample, sample_i
     A built-in's model is sampled here, anyone else's in a process of its own. Raises
     `ChildUnusable`, or `JobInterrupted` if the run must stop.
     """
+    with sampled(context, host, request) as table:
+        return _Writing(context, request, sample_id).stored(table)
+
+
+@contextlib.contextmanager
+def sampled(
+    context: JobContext, host: ChildHost, request: Sample
+) -> Iterator[CountsTable | Iterator[Table]]:
+    """The sample itself, inside the block. Raises as `store_sample` does."""
     entry = registry.entry(request.name, context.settings.declared)
     if entry.builtin:
-        return _Writing(context, request, sample_id).stored(_own_table(context, request))
+        yield _own_table(context, request)
+        return
     with host.process(context.claim.memory_bytes) as child:
         context.on_interrupt(child.kill)
-        parts = (
-            host.counts(request, child) if request.kind == "counts" else host.rows(request, child)
-        )
-        return _Writing(context, request, sample_id).stored(parts)
+        yield host.counts(request, child) if request.kind == "counts" else host.rows(request, child)
 
 
 def _own_table(context: JobContext, request: Sample) -> CountsTable | Iterator[Table]:

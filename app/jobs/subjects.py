@@ -11,6 +11,7 @@ from app.jobs.context import record_nothing
 from app.jobs.outcomes import Outcomes
 from app.releases import samples
 from app.releases import service as releases
+from app.reports import service as reports
 
 
 def _nothing(session: Session, subject_id: str) -> None:
@@ -39,5 +40,11 @@ OUTCOMES: Mapping[str, Outcomes] = {
         progressed=record_nothing,
         failed=samples.failed,
         cancelled=samples.failed,
+    ),
+    "report": Outcomes(
+        started=reports.started,
+        progressed=record_nothing,
+        failed=reports.failed,
+        cancelled=reports.failed,
     ),
 }

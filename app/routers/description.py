@@ -55,6 +55,10 @@ TAGS = [
         "description": "Synthetic rows to download; more of them at no privacy cost.",
     },
     {
+        "name": "reports",
+        "description": "How good a release is; what is exact in it is the custodian's alone.",
+    },
+    {
         "name": "synthesizers",
         "description": "The methods on offer, and the form that each takes as `params`.",
     },

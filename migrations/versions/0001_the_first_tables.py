@@ -391,6 +391,26 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("release_id", "number", name=op.f("pk_journal")),
     )
     op.create_table(
+        "reports",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("release_id", sa.String(length=32), nullable=False),
+        sa.Column("dataset_id", sa.String(length=32), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.String(27), nullable=False),
+        sa.Column("finished_at", sa.String(27), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name=op.f("fk_reports_dataset_id_datasets")
+        ),
+        sa.ForeignKeyConstraint(
+            ["release_id"], ["releases.id"], name=op.f("fk_reports_release_id_releases")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_reports")),
+        sa.UniqueConstraint("release_id", name=op.f("uq_reports_release_id")),
+    )
+    with op.batch_alter_table("reports", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_reports_dataset_id"), ["dataset_id"], unique=False)
+
+    op.create_table(
         "samples",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("release_id", sa.String(length=32), nullable=False),
@@ -420,6 +440,10 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_samples_release_id"))
 
     op.drop_table("samples")
+    with op.batch_alter_table("reports", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_reports_dataset_id"))
+
+    op.drop_table("reports")
     op.drop_table("journal")
     op.drop_table("events")
     with op.batch_alter_table("releases", schema=None) as batch_op:

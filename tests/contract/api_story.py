@@ -169,6 +169,7 @@ class Teller:
         grant = self.grants(dataset, analyst)
         release = self.release(dataset, secret)
         sample = self.samples(release)
+        self.report(release)
         cancelled = self.cancel(dataset)
         self.books(dataset)
         self.rest()
@@ -286,6 +287,15 @@ class Teller:
         self._until_succeeded("get_sample", f"/v1/samples/{other}")
         self.ask("delete_sample", "DELETE", f"/v1/samples/{other}", status=204)
         return str(made)
+
+    def report(self, release: str) -> None:
+        at = f"/v1/releases/{release}/report"
+        headers = {"Idempotency-Key": "first-report"}
+        self.ask("request_report", "POST", at, status=202, headers=headers)
+        self._until_succeeded("get_report", at)
+        self.ask("delete_report", "DELETE", at, status=204)
+        self.ask("request_report", "POST", at, status=202)
+        self._until_succeeded("get_report", at)
 
     def cancel(self, dataset: str) -> str:
         """The last of three has not been claimed yet: it is cancelled and refunded."""

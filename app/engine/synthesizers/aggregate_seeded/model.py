@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,16 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
 from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete
 from app.engine.synthesizers.aggregate_seeded.layout import Layout
+from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
 from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
 from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import Table
+from app.engine.synthesizers.base import ComparedCombinations, Table
 from app.engine.synthesizers.size import Size
 
 _MOST_ROWS = 20_000_000
+_MOST_COUNTED = 2**28
+"""Combinations of a table, each in each row, that are counted to compare with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,26 @@ class AggregateSeededModel:
         for level in self.aggregates.levels:
             for items, count in zip(level.items.tolist(), level.counts.tolist(), strict=True):
                 yield level.length, ";".join(texts[item] for item in items), count
+
+    def combination_errors(self, real: Table, synthetic: Table) -> ComparedCombinations:
+        """Of the kept combinations and of those in synthetic rows, by length. The lengths whose
+        combinations in one of the tables would be too many to count are left out."""
+        length = self._countable(max(real.rows, synthetic.rows))
+        true, made = self._counted(real, length), self._counted(synthetic, length)
+        return ComparedCombinations(
+            tuple(combination_errors(true, self.aggregates)),
+            tuple(combination_errors(true, made)),
+        )
+
+    def _countable(self, rows: int) -> int:
+        axes, length = len(self.layout.axis_sizes), self.aggregates.length
+        fitting = [
+            size for size in range(1, length + 1) if comb(axes, size) * rows <= _MOST_COUNTED
+        ]
+        return max(fitting, default=0)
+
+    def _counted(self, table: Table, length: int) -> Aggregates:
+        return counted(self.layout.items(table.codes), self.layout.most_items, length, table.entity)
 
     @property
     def _units(self) -> int:

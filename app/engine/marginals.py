@@ -1,0 +1,163 @@
+"""Total variation distances between the marginals of two tables, in bounded memory.
+
+The tables are read column by column and chunk by chunk, as often as it takes. Both may be
+exact: what comes out of a comparison with private rows is the custodian's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb, prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.grouping import Grouping
+
+Codes = Mapping[str, NDArray[Any]]
+Counts = NDArray[np.int64]
+
+_DENSE_CELLS = 2**22
+"""The most cells that are counted one by one; of larger marginals those that occur are."""
+_CELLS_AT_ONCE = 2**24
+"""About how many counts of one table are held at a time."""
+
+
+class ChunkedTable(Protocol):
+    """A table of stored codes, always in the same row order."""
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Codes]:
+        """For each chunk the codes of `columns` (at least one), arrays of equal length."""
+        ...
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Columns, each grouped into cells; cells are numbered in C order."""
+
+    groupings: Mapping[str, Grouping]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.groupings)
+
+    @cached_property
+    def cells(self) -> int:
+        return prod(grouping.cells for grouping in self.groupings.values())
+
+
+def total_variation(real: Counts, synthetic: Counts) -> float:
+    """Half the L1 distance of the shares of the same cells, in [0, 1].
+
+    0 for two empty tables, 1 where only one is empty.
+    """
+    totals = real.sum(), synthetic.sum()
+    if not all(totals):
+        return float(any(totals))
+    return float(np.abs(real / totals[0] - synthetic / totals[1]).sum() / 2)
+
+
+def distances(
+    real: ChunkedTable, synthetic: ChunkedTable, marginals: Sequence[Marginal]
+) -> Iterator[float]:
+    """The distance of each marginal, in order."""
+    for group in _groups(marginals):
+        ours, theirs = _counted(real, group), _counted(synthetic, group)
+        for one, other in zip(ours, theirs, strict=True):
+            yield total_variation(*one.beside(other))
+
+
+def chosen(names: Sequence[str], size: int, most: int, seed: int) -> list[tuple[str, ...]]:
+    """All choices of `size` names in order, or if there are more `most` of them.
+
+    Those are drawn with a public seed: the same for the same names.
+    """
+    if comb(len(names), size) <= most:
+        return list(combinations(names, size))
+    rng = np.random.Generator(np.random.PCG64DXSM(seed))
+    drawn: set[tuple[int, ...]] = set()
+    while len(drawn) < most:
+        drawn.add(tuple(sorted(rng.choice(len(names), size, replace=False).tolist())))
+    return [tuple(names[place] for place in places) for places in sorted(drawn)]
+
+
+@dataclass
+class _Tally:
+    """Counts of one marginal: of every cell, or (`cells` set) of those that occur, in order."""
+
+    counts: Counts
+    cells: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, marginal: Marginal) -> _Tally:
+        if marginal.cells <= _DENSE_CELLS:
+            return cls(np.zeros(marginal.cells, dtype=np.int64), None)
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+    def add(self, cells: NDArray[np.int64]) -> None:
+        if self.cells is None:
+            self.counts += np.bincount(cells, minlength=len(self.counts))
+            return
+        hit, times = np.unique(cells, return_counts=True)
+        self.cells, self.counts = _merged(self.cells, self.counts, hit, times)
+
+    def beside(self, other: _Tally) -> tuple[Counts, Counts]:
+        """The counts of both over the same cells."""
+        if self.cells is None or other.cells is None:
+            return self.counts, other.counts
+        both = np.union1d(self.cells, other.cells)
+        return self._over(both), other._over(both)
+
+    def _over(self, cells: NDArray[np.int64]) -> Counts:
+        counts = np.zeros(len(cells), dtype=np.int64)
+        counts[np.searchsorted(cells, self.cells)] = self.counts  # type: ignore[arg-type]
+        return counts
+
+
+def _merged(
+    cells: NDArray[np.int64], counts: Counts, hit: NDArray[np.int64], times: Counts
+) -> tuple[NDArray[np.int64], Counts]:
+    both, place = np.unique(np.concatenate([cells, hit]), return_inverse=True)
+    totals = np.zeros(len(both), dtype=np.int64)
+    np.add.at(totals, place.reshape(-1), np.concatenate([counts, times]))
+    return both, totals
+
+
+def _groups(marginals: Sequence[Marginal]) -> Iterator[list[Marginal]]:
+    group: list[Marginal] = []
+    held = 0
+    for marginal in marginals:
+        size = min(marginal.cells, _DENSE_CELLS)
+        if group and held + size > _CELLS_AT_ONCE:
+            yield group
+            group, held = [], 0
+        group.append(marginal)
+        held += size
+    if group:
+        yield group
+
+
+def _counted(table: ChunkedTable, marginals: Sequence[Marginal]) -> list[_Tally]:
+    tallies = [_Tally.of(marginal) for marginal in marginals]
+    names = tuple(dict.fromkeys(name for each in marginals for name in each.columns))
+    for chunk in table.chunks(names):
+        known: dict[tuple[str, int], NDArray[np.int64]] = {}
+        for tally, marginal in zip(tallies, marginals, strict=True):
+            tally.add(_cells(chunk, marginal, known))
+    return tallies
+
+
+def _cells(
+    chunk: Codes, marginal: Marginal, known: dict[tuple[str, int], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Flat cell numbers; a column grouped by one object is looked up once."""
+    flat: NDArray[np.int64] | int = 0
+    for name, grouping in marginal.groupings.items():
+        if (name, id(grouping)) not in known:
+            known[name, id(grouping)] = grouping.cell_of(chunk[name])
+        flat = flat * grouping.cells + known[name, id(grouping)]
+    return np.asarray(flat, dtype=np.int64)

@@ -1,0 +1,135 @@
+"""The job of a report: the release's first sample, made again, beside the exact rows.
+
+A third party's model is sampled in a process of its own, which ends before an exact row is
+read; the comparison runs in the worker, in the service's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from app.datasets.models import DatasetRow
+from app.engine.marginals import Marginal
+from app.engine.privacy.publication import Published
+from app.engine.privacy.queries import Count, Measurement
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import CombinationsModel, CountsTable
+from app.engine.synthesizers.operations import Sample, expected_errors_of
+from app.jobs.child import ChildHost
+from app.jobs.context import JobContext
+from app.jobs.fit import MODEL
+from app.jobs.queue import JobCancelled
+from app.jobs.sampling import sampled
+from app.releases import repository as releases
+from app.releases import results, samples
+from app.releases.models import ReleaseRow
+from app.reports import repository, service
+from app.reports.comparison import Subject, compared
+from app.reports.exact import ExactRows
+from app.reports.synthetic import SyntheticRows
+from app.storage.blobs import BlobStore
+from app.storage.encryption import Keyring
+
+SAMPLED = 0.2
+"""Share of a report's progress at which the synthetic rows are at hand."""
+
+
+def run(context: JobContext, host: ChildHost) -> None:
+    """Make the exact part of the report `context.subject_id`; all of it is for the custodian."""
+    order = _Order.read(context)
+    context.progress(0.0, "sampling")
+    synthetic = _synthetic(context, host, order)
+    keyring = Keyring(context.settings)
+    real = ExactRows.stored(context.database, keyring, context.dataset_id, context.check_cancelled)
+    exact = compared(
+        real,
+        synthetic,
+        order.subject(tuple(synthetic.codes)),
+        lambda fraction, stage: context.progress(SAMPLED + (1 - SAMPLED) * fraction, stage),
+    )
+    with context.completing() as session:
+        dataset = session.get_one(DatasetRow, context.dataset_id)
+        cipher = keyring.cipher(dataset.id, dataset.wrapped_key)
+        service.succeeded(session, context.database, context.subject_id, exact, cipher)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A published release, with what it published."""
+
+    release: ReleaseRow
+    schema: Schema
+    unit: PrivacyUnit
+    model: bytes
+    tables: Sequence[Published]
+
+    @classmethod
+    def read(cls, context: JobContext) -> _Order:
+        with context.database.read() as session:
+            report = repository.get(session, context.subject_id)
+            if report is None:  # dropped a moment ago
+                raise JobCancelled
+            release = releases.release(session, report.release_id)
+            dataset = session.get_one(DatasetRow, release.dataset_id)
+            tables = results.noisy_tables(session, release)
+        return cls(
+            release,
+            Schema.parse(dataset.schema),
+            PrivacyUnit.parse(dataset.unit),
+            BlobStore(context.database).read_all(release.id, MODEL),
+            tables,
+        )
+
+    @property
+    def first_sample(self) -> Sample:
+        release = self.release
+        seed = samples.first_seed(release)
+        return Sample(release.synthesizer, self.schema, self.unit, self.model, release.rows, seed)
+
+    def subject(self, columns: tuple[str, ...]) -> Subject:
+        stated = {"expected_errors": self.release.expected_errors or []}
+        return Subject(
+            self.schema,
+            self.unit,
+            columns,
+            _measured(self.tables, self.schema, columns),
+            expected_errors_of(stated, self.schema),
+            self._combinations_model(),
+        )
+
+    def _combinations_model(self) -> CombinationsModel | None:
+        """Built-ins alone: exact rows are shown to no code of a third party."""
+        try:
+            synthesizer = registry.builtin(self.release.synthesizer)
+        except registry.UnknownSynthesizer:
+            return None
+        model: Any = synthesizer.load(self.schema, self.unit, self.model)
+        return cast(CombinationsModel, model) if hasattr(model, "combination_errors") else None
+
+
+def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> SyntheticRows:
+    with sampled(context, host, order.first_sample) as table:
+        assert not isinstance(table, CountsTable)
+        return SyntheticRows.of(table, order.schema)
+
+
+def _measured(
+    tables: Sequence[Published], schema: Schema, columns: Sequence[str]
+) -> tuple[Marginal, ...]:
+    """The marginals of modelled columns that were measured, each once, in order."""
+    found: dict[tuple[Any, ...], Marginal] = {}
+    for table in tables:
+        count = table.count if isinstance(table, Measurement) else None
+        if (
+            not isinstance(count, Count)
+            or not count.columns
+            or not set(count.columns) <= set(columns)
+        ):
+            continue
+        own = {name: schema.column(name).grouping for name in count.columns}
+        marginal = Marginal({name: count.groupings.get(name, own[name]) for name in own})
+        found.setdefault(tuple(marginal.groupings.items()), marginal)
+    return tuple(found.values())

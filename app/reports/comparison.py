@@ -1,0 +1,283 @@
+"""The figures of a report's exact part: synthetic rows held against the exact ones.
+
+Distances are total variation distances between marginals. Work and memory are bounded: pairs
+and triples beyond a number are drawn with a public seed, and what would need a large table in
+memory is left out, which the figures say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.grouping import Grouping
+from app.engine.marginals import ChunkedTable, Marginal, chosen, distances, total_variation
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import (
+    CombinationErrors,
+    CombinationsModel,
+    ExpectedError,
+    Table,
+)
+from app.reports.schemas import (
+    Broken,
+    CombinationFigures,
+    Combinations,
+    Distance,
+    Distances,
+    DistinctValues,
+    Entities,
+    Exact,
+    ExpectedBeside,
+    Rows,
+)
+
+SEED = 20_190_501
+"""Public: the same columns always give the same pairs and triples."""
+MOST_PAIRS = 2000
+TRIPLES = 100
+MOST_LISTED = 100
+WORST_TRIPLES = 10
+MOST_MEASURED = 1000
+MOST_VALUES_IN_MEMORY = 2**25
+"""Values (rows times columns) of each table that combinations may be counted in."""
+
+Progress = Callable[[float, str], None]
+"""Told a fraction in [0, 1] and the stage; may raise, to stop."""
+
+
+class ComparedRows(ChunkedTable, Protocol):
+    """One side: its rows in chunks, and on an entity unit the entity of each."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def owners(self) -> Iterator[NDArray[np.int64]]:
+        """For each chunk the numbers of the rows' entities, from 0 without gaps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compared, from public facts: the dictionary, and what the release published.
+
+    columns: those that the release models, in the dictionary's order. measured: the marginals
+    that it measured. combinations: its model, where it publishes counts of combinations.
+    """
+
+    schema: Schema
+    unit: PrivacyUnit
+    columns: tuple[str, ...]
+    measured: tuple[Marginal, ...]
+    expected: tuple[ExpectedError, ...]
+    combinations: CombinationsModel | None
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        return tuple(
+            column.name for column in self.schema.columns if column.name not in self.columns
+        )
+
+    def marginal(self, columns: Sequence[str]) -> Marginal:
+        """In the cells of the dictionary."""
+        return Marginal({name: self.schema.column(name).grouping for name in columns})
+
+    def measured_cells(self, columns: Sequence[str]) -> Marginal:
+        """In the cells in which the release measured each column, else the dictionary's."""
+        used: dict[str, Grouping] = {}
+        for marginal in self.measured:
+            used = {**marginal.groupings, **used}
+        own = self.marginal(columns).groupings
+        return Marginal({name: used.get(name, own[name]) for name in columns})
+
+
+def compared(
+    real: ComparedRows, synthetic: ComparedRows, subject: Subject, progress: Progress
+) -> Exact:
+    """Every figure of the exact part. Reads both tables some tens of times."""
+    comparison = _Comparison(real, synthetic, subject)
+    progress(0.0, "columns")
+    columns = comparison.listed([(name,) for name in subject.columns])
+    progress(0.1, "pairs")
+    pairs = comparison.drawn(2, MOST_PAIRS, MOST_LISTED)
+    progress(0.4, "triples")
+    triples = comparison.drawn(3, TRIPLES, WORST_TRIPLES)
+    progress(0.6, "measured marginals")
+    measured = comparison.distances(subject.measured[:MOST_MEASURED])
+    expected = comparison.expected()
+    progress(0.7, "constraints")
+    constraints = comparison.constraints()
+    progress(0.75, "entities")
+    entities = comparison.entities()
+    progress(0.85, "combinations")
+    return Exact(
+        rows=Rows(real=real.rows, synthetic=synthetic.rows),
+        columns=columns,
+        pairs=pairs,
+        triples=triples,
+        measured=measured,
+        expected=expected,
+        entities=entities,
+        constraints=constraints,
+        combinations=comparison.combinations(),
+        left_out=comparison.left_out(),
+    )
+
+
+class _Comparison:
+    def __init__(self, real: ComparedRows, synthetic: ComparedRows, subject: Subject) -> None:
+        self._sides = (real, synthetic)
+        self._subject = subject
+
+    def distances(self, marginals: Sequence[Marginal]) -> list[Distance]:
+        found = distances(*self._sides, marginals)
+        return [
+            Distance(columns=list(marginal.columns), cells=marginal.cells, distance=distance)
+            for marginal, distance in zip(marginals, found, strict=True)
+        ]
+
+    def listed(self, choices: Sequence[tuple[str, ...]]) -> list[Distance]:
+        return self.distances([self._subject.marginal(columns) for columns in choices])
+
+    def drawn(self, size: int, most: int, most_listed: int) -> Distances:
+        """Of so many columns each; all choices, or `most` of them."""
+        names = self._subject.columns
+        found = self.listed(chosen(names, size, most, SEED))
+        worst = sorted(found, key=lambda each: -each.distance)
+        return Distances(
+            possible=comb(len(names), size),
+            compared=len(found),
+            mean=float(np.mean([each.distance for each in found])) if found else None,
+            worst=worst[0] if worst else None,
+            listed=worst[:most_listed],
+        )
+
+    def expected(self) -> list[ExpectedBeside]:
+        modelled = [
+            each
+            for each in self._subject.expected
+            if set(each.columns) <= set(self._subject.columns)
+        ]
+        found = self.distances([self._subject.measured_cells(each.columns) for each in modelled])
+        return [
+            ExpectedBeside(
+                columns=list(stated.columns),
+                distance=min(stated.distance, 1.0),
+                confidence=stated.confidence,
+                exact=exact.distance,
+            )
+            for stated, exact in zip(modelled, found, strict=True)
+        ]
+
+    def constraints(self) -> list[Broken]:
+        judged = [
+            (number, constraint)
+            for number, constraint in enumerate(self._subject.schema.constraints)
+            if set(constraint.columns) <= set(self._subject.columns)
+        ]
+        names = tuple(dict.fromkeys(name for _, rule in judged for name in rule.columns))
+        if not judged:
+            return []
+        counts = np.zeros((2, len(judged)), dtype=np.int64)
+        for side, table in enumerate(self._sides):
+            for chunk in table.chunks(names):
+                counts[side] += [int(rule.violations(chunk).sum()) for _, rule in judged]
+        return [
+            Broken(
+                number=number,
+                columns=list(dict.fromkeys(rule.columns)),
+                real=int(counts[0, place]),
+                synthetic=int(counts[1, place]),
+            )
+            for place, (number, rule) in enumerate(judged)
+        ]
+
+    def entities(self) -> Entities | None:
+        if self._subject.unit.kind != "entity":
+            return None
+        owners = [_joined(table.owners()) for table in self._sides]
+        sizes = [np.bincount(each) for each in owners]
+        return Entities(
+            real=len(sizes[0]),
+            synthetic=len(sizes[1]),
+            rows_per_entity=_distance_of_numbers(*sizes),
+            distinct_values=[
+                DistinctValues(column=name, distance=self._distinct_values(name, owners))
+                for name in self._subject.columns
+            ],
+        )
+
+    def _distinct_values(self, name: str, owners: Sequence[NDArray[np.int64]]) -> float:
+        grouping = self._subject.schema.column(name).grouping
+        numbers = []
+        for table, owner in zip(self._sides, owners, strict=True):
+            cells = _joined(grouping.cell_of(chunk[name]) for chunk in table.chunks([name]))
+            held = np.unique(owner * grouping.cells + cells) // grouping.cells
+            numbers.append(np.bincount(held))
+        return _distance_of_numbers(*numbers)
+
+    def combinations(self) -> CombinationFigures | None:
+        model = self._subject.combinations
+        if model is None or not self._fits_memory:
+            return None
+        real, synthetic = (self._in_memory(table) for table in self._sides)
+        errors = model.combination_errors(real, synthetic)
+        return CombinationFigures(
+            aggregates=[_combinations(each) for each in errors.aggregates],
+            rows=[_combinations(each) for each in errors.rows],
+        )
+
+    def _in_memory(self, table: ComparedRows) -> Table:
+        names = self._subject.columns
+        chunks: list[Mapping[str, NDArray[Any]]] = list(table.chunks(names))
+        codes = {name: _joined(chunk[name] for chunk in chunks) for name in names}
+        is_entity = self._subject.unit.kind == "entity"
+        return Table(codes, table.rows, _joined(table.owners()) if is_entity else None)
+
+    @property
+    def _fits_memory(self) -> bool:
+        most = max(table.rows for table in self._sides)
+        return most * len(self._subject.columns) <= MOST_VALUES_IN_MEMORY
+
+    def left_out(self) -> list[str]:
+        subject, said = self._subject, []
+        if subject.unmodelled:
+            said.append(f"columns that the release does not model: {', '.join(subject.unmodelled)}")
+        if comb(len(subject.columns), 2) > MOST_PAIRS:
+            said.append(f"all but {MOST_PAIRS} pairs of columns, which a public seed draws")
+        if len(subject.measured) > MOST_MEASURED:
+            said.append(f"all but the first {MOST_MEASURED} measured marginals")
+        if subject.combinations is not None and not self._fits_memory:
+            said.append("combinations: the tables are too large to count them in memory")
+        return said
+
+
+def _joined(arrays: Iterator[NDArray[Any]]) -> NDArray[np.int64]:
+    wide = (np.asarray(array, dtype=np.int64) for array in arrays)
+    return np.concatenate([np.zeros(0, dtype=np.int64), *wide])
+
+
+def _distance_of_numbers(real: NDArray[np.int64], synthetic: NDArray[np.int64]) -> float:
+    """Of the distributions of a number that each entity has."""
+    most = int(max(real.max(initial=0), synthetic.max(initial=0)))
+    return total_variation(
+        np.bincount(real, minlength=most + 1), np.bincount(synthetic, minlength=most + 1)
+    )
+
+
+def _combinations(errors: CombinationErrors) -> Combinations:
+    return Combinations(
+        length=errors.length,
+        original=errors.original,
+        reported=errors.reported,
+        suppressed=errors.suppressed,
+        fabricated=errors.fabricated,
+        mean_error=errors.mean_error,
+        mean_count=errors.mean_count,
+        combination_error=errors.combination_error,
+    )

@@ -1,0 +1,27 @@
+"""Table of reports: at most one for each release, of which nothing exact is in the row."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UtcTime
+
+
+class ReportRow(Base):
+    """A comparison with the exact table that the dataset's custodian asked for.
+
+    Its figures are the blob part `exact` of the collection `id`, sealed as the table is.
+    """
+
+    __tablename__ = "reports"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), unique=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    state: Mapped[str] = mapped_column(String(16))
+    """queued | running | succeeded | failed"""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

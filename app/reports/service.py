@@ -1,0 +1,189 @@
+"""Use-cases of reports: ask for the exact part, make it known, drop it.
+
+queued -> running -> succeeded | failed
+
+The public part is there with the release. The exact part is asked for, read and dropped by the
+dataset's custodian alone, and goes with the dataset's rows.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.database import Database, new_id, now
+from app.datasets.models import DatasetRow
+from app.idempotency import Attempt, find_replay, remember
+from app.jobs import queue
+from app.problems import Conflict, Forbidden, NotReady
+from app.releases import results
+from app.releases import service as releases
+from app.releases.models import ReleaseRow
+from app.reports import repository
+from app.reports.models import ReportRow
+from app.reports.schemas import Exact
+from app.security import audit
+from app.security.access import is_custodian_of
+from app.security.principals import Principal
+from app.settings import Settings
+from app.storage.blobs import BlobMissing, BlobStore, delete_some
+from app.storage.encryption import Cipher, Keyring, StorageKeyError
+
+ACCEPTED = 202
+EXACT = "exact"
+"""Name of the blob part that holds the exact figures, in the collection of their report."""
+_UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A report of the release, just queued or (`replayed`) queued by an earlier attempt."""
+
+    release_id: str
+    replayed: bool
+
+
+def request(
+    session: Session,
+    principal: Principal,
+    release_id: str,
+    attempt: Attempt | None,
+    settings: Settings,
+) -> Accepted:
+    """Queue the comparison; an earlier one of the release is dropped at once.
+
+    Raises `Forbidden` for others than the custodian, `Conflict` for a release that published
+    nothing or whose rows are erased, `NotReady` while it, or its report, is being made.
+    """
+    replay = find_replay(session, attempt)
+    if replay is not None:
+        return Accepted(replay.resource_id, replayed=True)
+    release, dataset = _guarded(session, principal, release_id)
+    results.check_published(release)
+    if dataset.state == "erased":
+        raise Conflict("The dataset is erased: there are no rows to compare the release with.")
+    earlier = repository.of_release(session, release.id)
+    if earlier is not None and earlier.state in _UNFINISHED:
+        raise NotReady("A report of the release is being made already.", retry_after_s=2)
+    if earlier is not None:
+        _drop(session, earlier)
+    _queue(session, release, settings)
+    audit.record(
+        session,
+        principal_id=principal.id,
+        action="report.request",
+        subject=release.id,
+        detail={},
+    )
+    remember(session, attempt, ACCEPTED, release.id)
+    return Accepted(release.id, replayed=False)
+
+
+def drop(session: Session, principal: Principal, release_id: str) -> None:
+    """Stop the comparison, if it runs, and erase what it found. Dropping nothing is harmless.
+
+    Raises `Forbidden` for others than the custodian.
+    """
+    release, _ = _guarded(session, principal, release_id)
+    report = repository.of_release(session, release.id)
+    if report is None:
+        return
+    _drop(session, report)
+    audit.record(
+        session,
+        principal_id=principal.id,
+        action="report.delete",
+        subject=release.id,
+        detail={},
+    )
+
+
+def forget(session: Session, dataset_id: str) -> None:
+    """Stop and erase every comparison with a dataset's rows."""
+    for report in repository.of_dataset(session, dataset_id):
+        _drop(session, report)
+
+
+def exact_figures(
+    database: Database, settings: Settings, dataset: DatasetRow, report: ReportRow
+) -> Exact | None:
+    """What the comparison found; None where it was erased a moment ago.
+
+    Raises `Conflict` where it is sealed under a key that the service was not started with.
+    """
+    try:
+        cipher = Keyring(settings).cipher(dataset.id, dataset.wrapped_key)
+        stored = BlobStore(database).read_all(report.id, EXACT, cipher=cipher)
+    except BlobMissing:
+        return None
+    except StorageKeyError:
+        raise Conflict(
+            "The exact part is encrypted under another master key than the service's."
+        ) from None
+    return Exact.model_validate_json(stored)
+
+
+def started(session: Session, report_id: str) -> None:
+    """A worker claimed the report's job."""
+    report = repository.get(session, report_id)
+    if report is not None:
+        report.state = "running"
+
+
+def succeeded(
+    session: Session, database: Database, report_id: str, exact: Exact, cipher: Cipher | None
+) -> None:
+    """Store what was found, sealed as the dataset is, in the caller's transaction."""
+    report = repository.get(session, report_id)
+    if report is None:
+        return
+    found = exact.model_dump_json().encode()
+    BlobStore(database).write(
+        report_id, EXACT, [found], unit=lambda: nullcontext(session), cipher=cipher
+    )
+    report.state, report.finished_at = "succeeded", now()
+
+
+def failed(session: Session, report_id: str) -> None:
+    """The comparison could not be made, or was stopped; one that was dropped is no more."""
+    report = repository.get(session, report_id)
+    if report is not None:
+        report.state, report.finished_at = "failed", now()
+
+
+def _guarded(
+    session: Session, principal: Principal, release_id: str
+) -> tuple[ReleaseRow, DatasetRow]:
+    release, dataset = releases.visible(session, principal, release_id)
+    if not is_custodian_of(principal, dataset):
+        raise Forbidden("Only the dataset's custodian may do this.")
+    return release, dataset
+
+
+def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
+    report = ReportRow(
+        id=new_id("rp"),
+        release_id=release.id,
+        dataset_id=release.dataset_id,
+        state="queued",
+        created_at=now(),
+    )
+    session.add(report)
+    session.flush()
+    queue.enqueue(
+        session,
+        kind="report",
+        subject_id=report.id,
+        dataset_id=release.dataset_id,
+        settings=settings,
+    )
+
+
+def _drop(session: Session, report: ReportRow) -> None:
+    queue.cancel(session, report.id)
+    while delete_some(session, report.id):
+        pass
+    session.delete(report)
+    session.flush()

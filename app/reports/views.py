@@ -1,0 +1,83 @@
+"""How a report is shown, and to whom which part.
+
+What anyone but the custodian reads is a function of the release: it is the same whether an
+exact part was never asked for, is being made, was made, or could not be.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.datasets.models import DatasetRow
+from app.releases import repository as releases
+from app.releases import results
+from app.releases.models import ReleaseRow
+from app.reports import repository, service
+from app.reports.models import ReportRow
+from app.reports.schemas import Exact, Expected, Public, ReportOut, ReportState
+from app.security.access import is_custodian_of
+from app.security.principals import Principal
+from app.settings import Settings
+
+FAILURE = "The exact part could not be made. Ask for it again, or read the detail."
+
+
+def report(
+    session: Session,
+    database: Database,
+    settings: Settings,
+    principal: Principal,
+    release: ReleaseRow,
+    dataset: DatasetRow,
+) -> ReportOut:
+    """The report of a published release. Raises `NotReady` or `Conflict` for any other."""
+    results.check_published(release)
+    made = None
+    if is_custodian_of(principal, dataset):
+        made = repository.of_release(session, release.id)
+    if made is None:
+        return _shown(release)
+    exact = None
+    if made.state == "succeeded":
+        exact = service.exact_figures(database, settings, dataset, made)
+    return _shown(release, made, exact, _detail(session, made))
+
+
+def _shown(
+    release: ReleaseRow,
+    made: ReportRow | None = None,
+    exact: Exact | None = None,
+    private_detail: str | None = None,
+) -> ReportOut:
+    return ReportOut(
+        release_id=release.id,
+        dataset_id=release.dataset_id,
+        state="succeeded" if made is None else cast(ReportState, made.state),
+        public=_public(release),
+        exact=exact,
+        failure=FAILURE if made is not None and made.state == "failed" else None,
+        private_detail=private_detail,
+        created_at=None if made is None else made.created_at,
+        finished_at=None if made is None else made.finished_at,
+    )
+
+
+def _public(release: ReleaseRow) -> Public:
+    return Public(
+        expected_errors=[
+            Expected(
+                columns=stated["columns"],
+                distance=min(stated["distance"], 1.0),
+                confidence=stated["confidence"],
+            )
+            for stated in release.expected_errors or []
+        ]
+    )
+
+
+def _detail(session: Session, made: ReportRow) -> str | None:
+    job = releases.newest_job(session, made.id)
+    return None if job is None else job.private_detail
