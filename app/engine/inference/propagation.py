@@ -31,7 +31,7 @@ class InfeasibleZerosError(ValueError):
 
 
 class Propagation:
-    """Reusable buffers for one structure: a tree, the axes of its factors, and its zeros.
+    """Reusable buffers for one structure: a tree, the axes of its factors, and fixed logs.
 
     Not safe for two threads at once. `length` counts the cells of all factors; potentials and
     marginals are flat vectors of that length, factor after factor, each in table order.
@@ -41,10 +41,10 @@ class Propagation:
         self,
         tree: JunctionTree,
         factors: Sequence[AxisNames],
-        zeros: Sequence[tuple[AxisNames, NDArray[np.bool_]]] = (),
+        fixed: Sequence[tuple[AxisNames, Floats]] = (),
     ) -> None:
         self.tree = tree
-        layout = _Layout(tree, factors, [axes for axes, _ in zeros])
+        layout = _Layout(tree, factors, [axes for axes, _ in fixed])
         self.length = layout.starts[len(factors)]
         self.places = {
             axes: slice(layout.starts[i], layout.starts[i + 1]) for i, axes in enumerate(factors)
@@ -52,9 +52,8 @@ class Propagation:
         self._program = layout.program()
         self._logs = np.zeros(layout.starts[-1])
         self._masses = np.zeros(layout.starts[-1])
-        for number, (_, allowed) in enumerate(zeros, start=len(factors)):
-            place = slice(layout.starts[number], layout.starts[number + 1])
-            self._logs[place] = np.where(allowed.ravel(), 0.0, -np.inf)
+        for number, (_, logs) in enumerate(fixed, start=len(factors)):
+            self._logs[layout.starts[number] : layout.starts[number + 1]] = logs.ravel()
         self._cliques = [
             slice(layout.starts[number], layout.starts[number + 1]) for number in layout.tables
         ]
@@ -76,14 +75,14 @@ class Propagation:
 
 
 class _Layout:
-    """Numbers the tables: factors, zeros, one empty factor, messages, then sums."""
+    """Numbers the tables: factors, fixed ones, one empty factor, messages, then sums."""
 
     def __init__(
-        self, tree: JunctionTree, factors: Sequence[AxisNames], zeros: Sequence[AxisNames]
+        self, tree: JunctionTree, factors: Sequence[AxisNames], fixed: Sequence[AxisNames]
     ) -> None:
         self.tree = tree
         self.order = table_order(tree.shape)
-        self.axes: list[AxisNames] = [*factors, *zeros, ()]
+        self.axes: list[AxisNames] = [*factors, *fixed, ()]
         empty = len(self.axes) - 1
         self.messages = len(self.axes)
         self.axes += tree.separators

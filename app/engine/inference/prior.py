@@ -1,0 +1,46 @@
+"""The distribution that an estimate is pulled towards: independent axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.measurements import AxisNames, Pooled
+
+Floats = NDArray[np.float64]
+
+_LEAST = 0.5
+"""No cell of an axis starts with less than this many standard errors of its count."""
+
+
+def independent_axes(
+    shape: Mapping[str, int], targets: Sequence[Pooled]
+) -> list[tuple[AxisNames, Floats]]:
+    """Logarithms of each axis's shares; an axis that no marginal holds is uniform, and left out.
+
+    An axis's counts are taken from every marginal that holds it, summed over the other axes
+    and weighted by precision.
+    """
+    known = [_counts(axis, shape, targets) for axis in shape]
+    return [
+        ((axis,), np.log(counts / counts.sum()))
+        for axis, counts in zip(shape, known, strict=True)
+        if counts is not None
+    ]
+
+
+def _counts(axis: str, shape: Mapping[str, int], targets: Sequence[Pooled]) -> Floats | None:
+    precision, weighted = np.zeros(shape[axis]), np.zeros(shape[axis])
+    for target in targets:
+        if axis in target.axes:
+            sizes = [shape[name] for name in target.axes]
+            others = tuple(i for i, name in enumerate(target.axes) if name != axis)
+            weight = 1 / target.variance.reshape(sizes).sum(axis=others)
+            precision += weight
+            weighted += weight * target.values.reshape(sizes).sum(axis=others)
+    if not precision.any():
+        return None
+    counts: Floats = np.maximum(weighted / precision, _LEAST / np.sqrt(precision))
+    return counts
