@@ -25,19 +25,39 @@ class AxisOut(BaseModel):
     cells: list[str] = Field(description="Labels of its cells, in the order of `values`.")
 
 
+class CandidateOut(BaseModel):
+    """One table whose distance from a reference was measured.
+
+    The reference was made of earlier answers; it is not published.
+    """
+
+    columns: list[str] = Field(description="Columns of the table; none: a total.")
+    contribution: dict[str, Any] = Field(description="How much of each unit counts.")
+    reference_total: float = Field(description="The counts that its reference sums to.")
+    standard_error: float = Field(description="Standard deviation of its value's noise.")
+
+
 class MeasurementOut(BaseModel):
     """One noisy table that the release bought."""
 
-    columns: list[AxisOut] = Field(description="Its columns; none: a total.")
-    values: list[int] = Field(description="Noisy counts or sums, flat, in C order of `columns`.")
+    columns: list[AxisOut] = Field(description="Its columns; none: a total, or scores.")
+    values: list[int] = Field(
+        description="Noisy counts or sums, flat, in C order of `columns`; of scores, the noisy"
+        " distance of each of `candidates` from its reference: the sum, over its cells, of"
+        " absolute differences."
+    )
     noise: str = Field(description="`discrete gaussian` or `discrete laplace`.")
-    scale: float = Field(description="Sigma, or b of Laplace noise, in counts.")
-    standard_error: float = Field(description="Standard deviation of each value's noise.")
+    scale: float = Field(
+        description="Sigma, or b of Laplace noise, in counts; of scores, the smallest."
+    )
+    standard_error: float = Field(
+        description="Standard deviation of each value's noise; of scores, the smallest."
+    )
     sensitivity: Sensitivity = Field(description="What the scale was chosen for.")
     contribution: dict[str, Any] = Field(
         description="How much of each unit counts: a `rule`, with `limit` or `norm` where it"
         " takes one; and what is counted, where that is not cells of `columns`: `function`,"
-        " `sum_of`, or `tuples` of a `length`."
+        " `sum_of`, or `tuples` of a `length`. Of scores, how many `scores` there are."
     )
     listed: list[dict[str, str]] | None = Field(
         None,
@@ -47,7 +67,12 @@ class MeasurementOut(BaseModel):
         None, description="Of discovered keys: the least noisy count that was kept."
     )
     step: float | None = Field(
-        None, description="Of sums: what 1 of `values`, `scale` and `standard_error` stands for."
+        None,
+        description="Of sums and scores: what 1 of `values`, `scale`, `standard_error` and"
+        " `sensitivity` stands for.",
+    )
+    candidates: list[CandidateOut] | None = Field(
+        None, description="Of scores: what each of `values` is about."
     )
 
 
@@ -64,7 +89,7 @@ class MechanismOut(BaseModel):
     question: int = Field(description="Number of the question that it answered, from 0.")
     mechanism: str = Field(
         description="`histogram`, `clipped sum`, `counts of tuples`, a quantile, key discovery,"
-        " or what selected among candidates."
+        " scores of candidates, or what selected among them."
     )
     columns: list[list[str]] = Field(description="Columns of each table that it looked at.")
     contributions: list[dict[str, Any]] = Field(description="How much of each unit counted.")

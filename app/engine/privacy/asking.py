@@ -13,6 +13,7 @@ from app.engine.privacy.queries import (
     Measurement,
     Quantile,
     Query,
+    Scored,
     Sum,
     TupleCount,
 )
@@ -25,6 +26,7 @@ from app.engine.privacy.questions import (
     Quantiled,
     QuantileQuestion,
     Question,
+    ScoreQuestion,
     Selected,
     SelectQuestion,
     TrustedQuestion,
@@ -65,6 +67,12 @@ class Asking(ABC):
         answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
         assert isinstance(answer, Selected)
         return answer.winners
+
+    def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
+        """Noisy distances of all candidates; see `Session.scores`."""
+        answer = self._ask(ScoreQuestion(tuple(candidates), loss))
+        assert isinstance(answer, Scored)
+        return answer
 
     def quantile(self, query: Quantile, loss: PrivacyLoss) -> float:
         """A noisy quantile; see `Session.quantile`."""

@@ -18,6 +18,7 @@ from app.engine.privacy.queries import (
     Measurement,
     Quantile,
     Query,
+    Scored,
     Sum,
     TupleCount,
     TupleNumber,
@@ -44,8 +45,8 @@ class Mechanism:
     """One use of noise: what it looked at, how far one unit moves it, and what it cost.
 
     `scale` is sigma of a discrete Gaussian, b of a discrete Laplace or, for a selection, the
-    scale of its noise, in counts (of the heaviest candidate), steps of a sum's column, or
-    numbers below a quantile.
+    scale of its noise, in counts (of the heaviest candidate, as with scores), steps of a sum's
+    column, or numbers below a quantile.
     """
 
     question: int
@@ -161,6 +162,12 @@ def contribution_to_wire(contribution: Contribution) -> dict[str, Any]:
     return wire
 
 
+def _distinct_rules(counts: Sequence[Count]) -> tuple[dict[str, Any], ...]:
+    """The rules of many counts, each once."""
+    rules = {repr(count.contribution): count.contribution for count in counts}
+    return tuple(contribution_to_wire(rule) for rule in rules.values())
+
+
 def query_to_wire(query: Query | Keys) -> dict[str, Any]:
     """The rule of a query, with what it counts where that is not cells of its columns."""
     wire = contribution_to_wire(query.contribution)
@@ -189,6 +196,8 @@ def _mechanisms(exchange: Exchange) -> list[Mechanism]:
         return [_histogram(exchange.number, measured, loss) for measured, loss in pairs]
     if isinstance(question, SelectQuestion) and isinstance(answer, Selected):
         return [_selection(exchange.number, question, answer)]
+    if isinstance(answer, Scored):
+        return [_scores(exchange, answer)]
     if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
         return [_quantile(exchange, question.query, answer)]
     if isinstance(question, DiscoverQuestion) and isinstance(answer, Discovered):
@@ -200,7 +209,7 @@ def _histogram(number: int, measurement: Measurement, loss: PrivacyLoss) -> Mech
     return Mechanism(
         question=number,
         name=_name(measurement.count),
-        targets=(_columns(measurement.count),),
+        targets=(columns_of(measurement.count),),
         rules=(query_to_wire(measurement.count),),
         noise=f"discrete {measurement.noise}",
         scale=measurement.scale,
@@ -219,7 +228,7 @@ def _name(query: Query) -> str:
     return "histogram" if query.function is None else "histogram of a function"
 
 
-def _columns(query: Query) -> tuple[str, ...]:
+def columns_of(query: Query) -> tuple[str, ...]:
     """The columns that a query looks at."""
     match query:
         case Sum():
@@ -231,17 +240,30 @@ def _columns(query: Query) -> tuple[str, ...]:
 
 def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mechanism:
     counts: list[Count] = [candidate.count for candidate in question.candidates]
-    rules = {repr(count.contribution): count.contribution for count in counts}
     return Mechanism(
         question=number,
         name=f"selection of {question.winners} out of {len(counts)}",
         targets=tuple(counts[winner].columns for winner in answer.winners),
-        rules=tuple(contribution_to_wire(rule) for rule in rules.values()),
+        rules=_distinct_rules(counts),
         noise=answer.mechanism,
         scale=answer.scale,
         l1_sensitivity=answer.sensitivity,
         l2_sensitivity=None,
         loss=question.loss,
+    )
+
+
+def _scores(exchange: Exchange, scored: Scored) -> Mechanism:
+    return Mechanism(
+        question=exchange.number,
+        name=f"scores of {len(scored.counts)} candidates",
+        targets=tuple(columns_of(count) for count in scored.counts),
+        rules=_distinct_rules(scored.counts),
+        noise=f"discrete {scored.noise}",
+        scale=float(scored.scale.min()),
+        l1_sensitivity=scored.l1_sensitivity,
+        l2_sensitivity=scored.l2_sensitivity,
+        loss=exchange.loss,
     )
 
 

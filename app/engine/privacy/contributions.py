@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.compiled import compiled
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import Bounded
 from app.engine.privacy.declared import EntityFunction, FeatureClasses, MixtureMode, RowNumber
@@ -119,29 +120,52 @@ class Histogram:
                 return function.columns
 
 
+@compiled
+def _count_pairs(totals: Any, first: Any, width: int, second: Any, weight: int) -> None:
+    for place in range(len(first)):
+        totals[first[place] * width + second[place]] += weight
+
+
 class _Cells:
-    """Cell numbers of one stretch of rows; a column grouped by one object is looked up once."""
+    """Cell numbers of one stretch of rows; a column grouped by one object is looked up once.
+
+    They are int32, which holds them since a question has at most 2^27 cells.
+    """
 
     def __init__(self, codes: Codes, rows: int) -> None:
         self.codes = codes
         self._rows = rows
-        self._known: dict[tuple[str, int], NDArray[np.int64]] = {}
+        self._known: dict[tuple[str, int], NDArray[np.int32]] = {}
 
-    def of(self, histogram: Histogram) -> NDArray[np.int64]:
-        """Flat cell numbers in C order, int64, shape (rows,)."""
-        flat = np.zeros(self._rows, dtype=np.int64)
-        for name, grouping in zip(histogram.columns, histogram.groupings, strict=True):
-            flat *= grouping.cells
-            flat += self._column(name, grouping)
-        return flat
+    def of(self, histogram: Histogram) -> NDArray[np.int32]:
+        """Flat cell numbers in C order, shape (rows,)."""
+        flat, last, width = self._split(histogram)
+        return flat * np.int32(width) + last
 
-    def _column(self, name: str, grouping: Grouping) -> NDArray[np.int64]:
+    def count(self, totals: Counts, histogram: Histogram, weight: int) -> None:
+        """Adds `weight` for each row to its cell."""
+        flat, last, width = self._split(histogram)
+        _count_pairs(totals, flat, width, last, weight)
+
+    def _split(self, histogram: Histogram) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+        """The cell among all columns but the last, the cell of the last, and its cells."""
+        nowhere = np.zeros(self._rows, dtype=np.int32)
+        if not histogram.columns:
+            return nowhere, nowhere, 1
+        *axes, last = zip(histogram.columns, histogram.groupings, strict=True)
+        flat = nowhere if not axes else self._column(*axes[0])
+        for name, grouping in axes[1:]:
+            flat = flat * np.int32(grouping.cells) + self._column(name, grouping)
+        return flat, self._column(*last), last[1].cells
+
+    def _column(self, name: str, grouping: Grouping) -> NDArray[np.int32]:
         cells = self._known.get((name, id(grouping)))
         if cells is None:
-            cells = grouping.cell_of(self.codes[name])
-            if cells.size and not 0 <= cells.min() <= cells.max() < grouping.cells:
+            wide = grouping.cell_of(self.codes[name])
+            # The compiled count looks at no bounds.
+            if wide.size and not 0 <= wide.min() <= wide.max() < grouping.cells:
                 raise ValueError(f"a stored code of `{name}` is outside its grouping")
-            self._known[name, id(grouping)] = cells
+            cells = self._known[name, id(grouping)] = wide.astype(np.int32)
         return cells
 
 
@@ -244,11 +268,11 @@ def _counted(chunk: Codes, rows: int, place: NDArray[np.int64] | None) -> tuple[
 
 
 def _add_rows(totals: Counts, histogram: Histogram, cells: _Cells) -> None:
-    hit = cells.of(histogram)
     if isinstance(histogram.of, Summand):
-        np.add.at(totals, hit, histogram.of.steps(cells.codes[histogram.of.column]))
+        numbers = histogram.of.steps(cells.codes[histogram.of.column])
+        np.add.at(totals, cells.of(histogram), numbers)
     else:
-        _add(totals, hit, _row_weight(histogram))
+        cells.count(totals, histogram, _row_weight(histogram))
 
 
 def _row_weight(histogram: Histogram) -> int:
@@ -259,12 +283,12 @@ def _row_weight(histogram: Histogram) -> int:
     return clip_radius(histogram.contribution.norm, 1)
 
 
-def _add(totals: Counts, cells: NDArray[np.int64], weight: int = 1) -> None:
+def _add(totals: Counts, cells: NDArray[np.int64]) -> None:
     if len(totals) <= _DENSE_CELLS:
-        totals += weight * np.bincount(cells, minlength=len(totals))
+        totals += np.bincount(cells, minlength=len(totals))
         return
     hit, times = np.unique(cells, return_counts=True)
-    totals[hit] += weight * times
+    totals[hit] += times
 
 
 @dataclass(frozen=True)
@@ -317,7 +341,7 @@ def _add_units(
     if isinstance(histogram.of, RowNumber | MixtureMode | FeatureClasses):
         _add(totals, cells_of_units(histogram.of, codes, entity, schema))
         return
-    cells = _Cells(codes, len(entity)).of(histogram)
+    cells = _Cells(codes, len(entity)).of(histogram).astype(np.int64)
     pairs = EntityCells.of(entity, cells, histogram.cells)
     match histogram.contribution.rule:
         case "distinct":

@@ -12,8 +12,8 @@ from app.engine.privacy.bounding import Bounded, bound_rows
 from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.source import CodeSource
 
-_CELLS_AT_ONCE = 2**25
-_CACHED_CELLS = 2**25
+_CELLS_AT_ONCE = 2**23
+_CACHED_CELLS = 2**24
 
 
 class ExactHistograms:
@@ -37,16 +37,25 @@ class ExactHistograms:
         return self._bounded
 
     def each(self, histograms: Sequence[Histogram]) -> Iterator[NDArray[np.int64]]:
-        """Flat histograms in the order asked; no more than a bounded number is held at once."""
+        """Flat histograms in the order asked; no more than a bounded number is held at once.
+
+        Those of a question too large to be kept as a whole are not kept at all: the next of its
+        kind would find none of them.
+        """
+        keeps = sum(histogram.cells for histogram in histograms) <= _CACHED_CELLS
         for group in _groups(histograms, lambda histogram: histogram.cells):
-            missing = [each for each in dict.fromkeys(group) if each not in self._kept]
-            found = {each: self._kept[each] for each in group if each in self._kept}
-            if missing:
-                computed = exact_histograms(self._source, self.bounded, missing)
-                found.update(zip(missing, computed, strict=True))
-            for histogram in group:
+            yield from self._of_group(group, keeps)
+
+    def _of_group(self, group: Sequence[Histogram], keeps: bool) -> Iterator[NDArray[np.int64]]:
+        missing = [each for each in dict.fromkeys(group) if each not in self._kept]
+        found = {each: self._kept[each] for each in group if each in self._kept}
+        if missing:
+            computed = exact_histograms(self._source, self.bounded, missing)
+            found.update(zip(missing, computed, strict=True))
+        for histogram in group:
+            if keeps:
                 self._keep(histogram, found[histogram])
-                yield found[histogram]
+            yield found[histogram]
 
     def _keep(self, histogram: Histogram, values: NDArray[np.int64]) -> None:
         if histogram not in self._kept:

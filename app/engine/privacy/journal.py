@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_answer, decode_question
-from app.engine.privacy.queries import Discovered, Measurement
+from app.engine.privacy.queries import Discovered, Measurement, Scored
 from app.engine.privacy.questions import (
     Counted,
     HandedOver,
@@ -75,13 +75,13 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
         yield Exchange(entry.number, question, answer, entry.loss)
 
 
-def measurements(entries: Sequence[JournalEntry]) -> list[Measurement | Discovered]:
+def measurements(entries: Sequence[JournalEntry]) -> list[Measurement | Discovered | Scored]:
     """Every noisy table of a journal, in the order measured."""
-    tables: list[Measurement | Discovered] = []
+    tables: list[Measurement | Discovered | Scored] = []
     for exchange in exchanges(entries):
         match exchange.answer:
             case Counted():
                 tables += exchange.answer.measurements
-            case Discovered():
+            case Discovered() | Scored():
                 tables.append(exchange.answer)
     return tables

@@ -27,15 +27,18 @@ from app.engine.privacy.planning import (
     Planner,
     QuantilePlan,
     QueryPlan,
+    ScorePlan,
     SelectionPlan,
 )
 from app.engine.privacy.quantiles import QUANTILE_STEPS, quantile_scores
 from app.engine.privacy.queries import (
+    SCORE_STEP,
     BudgetExhausted,
     Discovered,
     KernelFailure,
     Measurement,
     QuestionRefused,
+    Scored,
 )
 from app.engine.privacy.questions import (
     Answer,
@@ -105,6 +108,8 @@ class Kernel:
             match admitted.plan:
                 case SelectionPlan():
                     return self._select(admitted.plan)
+                case ScorePlan():
+                    return self._score(admitted.plan)
                 case QuantilePlan():
                     return self._quantile(admitted.plan)
                 case DiscoveryPlan():
@@ -133,11 +138,9 @@ class Kernel:
         )
 
     def _select(self, selection: SelectionPlan) -> Selected:
-        exact = self._exact.each([entered.histogram for entered in selection.contenders])
-        scores = [
-            entered.score(values)
-            for entered, values in zip(selection.contenders, exact, strict=True)
-        ]
+        entered = selection.contenders
+        exact = self._exact.each([each.distance.histogram for each in entered])
+        scores = [each.score(values) for each, values in zip(entered, exact, strict=True)]
         kind = self.allowance.kind
         winners = noisy_winners(scores, kind, selection.scale, selection.winners)
         return Selected(
@@ -145,6 +148,31 @@ class Kernel:
             self._mechanism,
             selection.scale / SCORE_UNIT,
             selection.sensitivity / SCORE_UNIT,
+        )
+
+    def _score(self, plan: ScorePlan) -> Scored:
+        exact = self._exact.each([distance.histogram for distance in plan.distances])
+        distances = np.array(
+            [each.measured(values) for each, values in zip(plan.distances, exact, strict=True)],
+            dtype=np.int64,
+        )
+        scales = np.array(plan.scales)
+        noisy = np.empty_like(distances)
+        error = np.empty_like(scales)
+        for scale in sorted(set(plan.scales)):
+            these = scales == scale
+            noisy[these] = add_noise(distances[these], plan.noise, scale)
+            error[these] = standard_deviation(plan.noise, scale)
+        return Scored(
+            counts=plan.counts,
+            weights=np.array(plan.weights),
+            reference_totals=np.array([each.reference.total for each in plan.distances]),
+            values=noisy.astype(np.float64) * SCORE_STEP,
+            noise=plan.noise,
+            scale=scales * SCORE_STEP,
+            standard_error=error * SCORE_STEP,
+            l1_sensitivity=plan.l1,
+            l2_sensitivity=plan.l2,
         )
 
     @property

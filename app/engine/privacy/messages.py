@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import AmountError, PrivacyLoss
 from app.engine.privacy.packing import Packing, Unpacking
-from app.engine.privacy.queries import Discovered, Keys, Measurement, Noise, Query
+from app.engine.privacy.queries import (
+    SCORE_STEP,
+    Count,
+    Discovered,
+    Keys,
+    Measurement,
+    Noise,
+    Query,
+    Scored,
+)
 from app.engine.privacy.questions import (
     Answer,
     Counted,
@@ -26,6 +35,7 @@ from app.engine.privacy.questions import (
     Quantiled,
     QuantileQuestion,
     Question,
+    ScoreQuestion,
     Selected,
     SelectQuestion,
     TrustedQuestion,
@@ -76,6 +86,11 @@ def encode_question(question: Question) -> Frame:
                 "candidates": [packing.candidate(each) for each in question.candidates],
                 "winners": question.winners,
             }
+        case ScoreQuestion():
+            header = {
+                "type": "scores",
+                "candidates": [packing.candidate(each) for each in question.candidates],
+            }
         case QuantileQuestion():
             header = {"type": "quantile", "query": packing.quantile(question.query)}
         case DiscoverQuestion():
@@ -114,6 +129,11 @@ def decode_question(frame: Frame) -> Question:
             loss_from_json(wire.value("loss")),
             wire.integer("winners"),
         )
+    if kind == "scores":
+        wire = Fields(frame.header, common | {"candidates"})
+        unpacking = Unpacking.of(wire, frame.arrays)
+        candidates = tuple(unpacking.candidate(each) for each in wire.items("candidates"))
+        return ScoreQuestion(candidates, loss_from_json(wire.value("loss")))
     if kind == "quantile" or kind == "discover":
         wire = Fields(frame.header, common | {"query"})
         unpacking = Unpacking.of(wire, frame.arrays)
@@ -140,6 +160,8 @@ def encode_answer(answer: Answer) -> Frame:
                     "sensitivity": answer.sensitivity,
                 }
             )
+        case Scored():
+            return _scored_frame(answer)
         case Quantiled():
             return Frame(
                 {
@@ -174,6 +196,8 @@ def decode_answer(question: Question, frame: Frame) -> Answer:
         mechanism = one_of(_MECHANISMS, wire.text("mechanism"))
         winners = tuple(integer(winner) for winner in wire.items("winners"))
         return Selected(winners, mechanism, wire.number("scale"), wire.number("sensitivity"))
+    if kind == "scored" and isinstance(question, ScoreQuestion):
+        return _scored(tuple(each.count for each in question.candidates), frame)
     if kind == "quantiled" and isinstance(question, QuantileQuestion):
         wire = Fields(frame.header, {"type", "value", "mechanism", "scale", "sensitivity"})
         mechanism = one_of(_MECHANISMS, wire.text("mechanism"))
@@ -210,6 +234,36 @@ def _measurement_from_json(query: Query, value: Any, values: NDArray[Any]) -> Me
         l1_sensitivity=wire.number("l1"),
         l2_sensitivity=wire.number("l2"),
         step=wire.number("step") if stepped else 1.0,
+    )
+
+
+def _scored_frame(scored: Scored) -> Frame:
+    header = {
+        "type": "scored",
+        "noise": scored.noise,
+        "l1": scored.l1_sensitivity,
+        "l2": scored.l2_sensitivity,
+    }
+    steps = np.rint(scored.values / SCORE_STEP).astype(np.int64)
+    floats = (scored.weights, scored.reference_totals, scored.scale, scored.standard_error)
+    return Frame(header, (narrowed(steps), *floats))
+
+
+def _scored(counts: tuple[Count, ...], frame: Frame) -> Scored:
+    wire = Fields(frame.header, {"type", "noise", "l1", "l2"})
+    if len(frame.arrays) != 5 or any(each.shape != (len(counts),) for each in frame.arrays):
+        raise FrameError("scores come with their scales and errors, one for each candidate")
+    steps, weights, totals, scale, error = (each.astype(np.float64) for each in frame.arrays)
+    return Scored(
+        counts=counts,
+        weights=weights,
+        reference_totals=totals,
+        values=steps * SCORE_STEP,
+        noise=one_of(_NOISES, wire.text("noise")),
+        scale=scale,
+        standard_error=error,
+        l1_sensitivity=wire.number("l1"),
+        l2_sensitivity=wire.number("l2"),
     )
 
 

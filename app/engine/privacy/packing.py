@@ -21,6 +21,7 @@ from app.engine.privacy.queries import (
     Candidate,
     Contribution,
     Count,
+    GridReference,
     Keys,
     Parts,
     Quantile,
@@ -33,7 +34,8 @@ from app.engine.privacy.queries import (
     Tuples,
 )
 from app.engine.privacy.reading import Fields, all_integers, integer, number, one_of, text
-from app.engine.privacy.wire import FrameError
+from app.engine.privacy.references import Reference, on_grid
+from app.engine.privacy.wire import FrameError, narrowed
 
 T = TypeVar("T")
 MOST_COLUMNS = 4096
@@ -50,6 +52,7 @@ class Packing:
     groupings: list[dict[str, Any]] = field(default_factory=list)
     arrays: list[NDArray[Any]] = field(default_factory=list)
     _numbers: dict[Grouping, int] = field(default_factory=dict)
+    _vectors: dict[tuple[tuple[int, ...], bytes], int] = field(default_factory=dict)
 
     def query(self, query: Query) -> dict[str, Any]:
         match query:
@@ -92,14 +95,27 @@ class Packing:
         return {**self._cells(query.columns, query.groupings), "limit": query.limit}
 
     def candidate(self, candidate: Candidate) -> dict[str, Any]:
-        first = len(self.arrays)
-        self.arrays.extend(_as_float(factor) for factor in candidate.reference)
         return {
             "count": self.count(candidate.count),
-            "reference": [first, len(self.arrays)],
+            "reference": self._reference(candidate.reference),
             "weight": float(candidate.weight),
             "bias": float(candidate.bias),
         }
+
+    def _reference(self, reference: Reference) -> dict[str, Any]:
+        """A whole array travels on its grid, in small integers; equal vectors travel once."""
+        if not isinstance(reference, GridReference) and len(reference) == 1:
+            reference = on_grid(reference[0])
+        if isinstance(reference, GridReference):
+            self.arrays.append(narrowed(reference.steps))
+            return {"cells": len(self.arrays) - 1}
+        return {"factors": [self._vector(_as_float(factor)) for factor in reference]}
+
+    def _vector(self, vector: NDArray[np.float64]) -> int:
+        number = self._vectors.setdefault((vector.shape, vector.tobytes()), len(self.arrays))
+        if number == len(self.arrays):
+            self.arrays.append(vector)
+        return number
 
     def _cells(self, columns: Sequence[str], groupings: Mapping[str, Grouping]) -> dict[str, Any]:
         numbers = {name: self._grouping(grouping) for name, grouping in groupings.items()}
@@ -216,15 +232,24 @@ class Unpacking:
 
     def candidate(self, value: Any) -> Candidate:
         wire = Fields(value, {"count", "reference", "weight", "bias"})
-        bounds = [integer(bound) for bound in wire.items("reference")]
-        if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1] <= len(self.arrays):
-            raise FrameError("a reference points outside the frame")
-        reference = self.arrays[bounds[0] : bounds[1]]
-        if any(factor.dtype != np.float64 for factor in reference):
-            raise FrameError("a reference holds 64-bit floats")
         return Candidate(
-            self.count(wire.value("count")), reference, wire.number("weight"), wire.number("bias")
+            self.count(wire.value("count")),
+            self._reference(wire.mapping("reference")),
+            wire.number("weight"),
+            wire.number("bias"),
         )
+
+    def _reference(self, value: dict[str, Any]) -> Reference:
+        if "cells" in value:
+            cells = self._pick(self.arrays, Fields(value, {"cells"}).value("cells"))
+            return allowed(lambda: GridReference(cells))
+        numbers = Fields(value, {"factors"}).items("factors")
+        if len(numbers) > MOST_COLUMNS:
+            raise FrameError("a reference has too many factors")
+        factors = tuple(self._pick(self.arrays, number) for number in numbers)
+        if any(factor.dtype != np.float64 for factor in factors):
+            raise FrameError("a reference holds 64-bit floats")
+        return factors
 
     @staticmethod
     def _pick(items: Sequence[T], number: Any) -> T:

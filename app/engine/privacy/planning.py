@@ -14,6 +14,7 @@ from app.engine.grouping import Grouping
 from app.engine.privacy.contributions import Histogram, ListedTuples
 from app.engine.privacy.declared import EntityFunction, Feature, FeatureClasses, MixtureMode
 from app.engine.privacy.discovery import key_threshold
+from app.engine.privacy.distances import Distance
 from app.engine.privacy.limits import (
     LONGEST_TUPLE,
     MOST_CELLS,
@@ -42,8 +43,10 @@ from app.engine.privacy.questions import (
     CountQuestion,
     DiscoverQuestion,
     QuantileQuestion,
+    ScoreQuestion,
     SelectQuestion,
 )
+from app.engine.privacy.scores import joint_norms, relative_weights, split_loss
 from app.engine.privacy.selection import (
     SCORE_UNIT,
     Contender,
@@ -87,6 +90,23 @@ class SelectionPlan:
 
 
 @dataclass(frozen=True)
+class ScorePlan:
+    """Distances to be noised, their noise and each one's scale, in steps of 1/1024 of a count.
+
+    `counts` and `weights` are the question's; the norms are of the weighted distances, in
+    counts.
+    """
+
+    counts: tuple[Count, ...]
+    distances: tuple[Distance, ...]
+    weights: tuple[float, ...]
+    noise: Noise
+    scales: tuple[float, ...]
+    l1: float
+    l2: float
+
+
+@dataclass(frozen=True)
 class QuantilePlan:
     """`listed` are the tuples that are counted in each unit, if they are. Sensitivity and scale
     are in `QUANTILE_STEPS` of one number."""
@@ -108,8 +128,8 @@ class DiscoveryPlan:
     threshold: int
 
 
-Plan = tuple[QueryPlan, ...] | SelectionPlan | QuantilePlan | DiscoveryPlan
-Planned = CountQuestion | SelectQuestion | QuantileQuestion | DiscoverQuestion
+Plan = tuple[QueryPlan, ...] | SelectionPlan | ScorePlan | QuantilePlan | DiscoveryPlan
+Planned = CountQuestion | SelectQuestion | ScoreQuestion | QuantileQuestion | DiscoverQuestion
 
 
 @dataclass(frozen=True)
@@ -127,6 +147,8 @@ class Planner:
                     return self._queries(question)
                 case SelectQuestion():
                     return self._selection(question)
+                case ScoreQuestion():
+                    return self._scores(question)
                 case QuantileQuestion():
                     return self._quantile(question)
                 case DiscoverQuestion():
@@ -152,6 +174,24 @@ class Planner:
         delta = largest_sensitivity(entered)
         scale = selection_scale(question.loss_of_each, delta, SCORE_UNIT)
         return SelectionPlan(entered, question.winners, delta, scale)
+
+    def _scores(self, question: ScoreQuestion) -> ScorePlan:
+        counts = tuple(candidate.count for candidate in question.candidates)
+        histograms = self.resolved(counts)
+        units = [self._sensitivity(histogram) for histogram in histograms]
+        distances = Distance.of_each(question.candidates, histograms, units)
+        weights = relative_weights([candidate.weight for candidate in question.candidates])
+        moved = [unit.l1_counts for unit in units]
+        noises = [
+            count_scale(part, distance.sensitivity, distance.sensitivity**2)
+            for distance, part in zip(
+                distances, split_loss(question.loss, weights, moved), strict=True
+            )
+        ]
+        scales = tuple(scale for _, scale in noises)
+        return ScorePlan(
+            counts, distances, weights, noises[0][0], scales, *joint_norms(weights, moved)
+        )
 
     def _quantile(self, question: QuantileQuestion) -> QuantilePlan:
         query = question.query

@@ -9,20 +9,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.engine.privacy.certificate import query_to_wire
+from app.engine.privacy.certificate import columns_of, query_to_wire
 from app.engine.privacy.queries import (
+    SCORE_STEP,
     Count,
     Discovered,
     Keys,
     Measurement,
     Query,
+    Scored,
     Sum,
     TupleCount,
     Tuples,
 )
 from app.engine.schema import Schema
 
-Published = Measurement | Discovered
+Published = Measurement | Discovered | Scored
+Table = Measurement | Discovered
 Texts = NDArray[np.object_]
 
 
@@ -30,8 +33,11 @@ def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any
     """One noisy table as JSON: `values` is flat, in C order of `columns`.
 
     Tuples and discovered keys are no product of columns: they have no `columns`, and each
-    entry of `listed` tells the cell of each column that its value is about.
+    entry of `listed` tells the cell of each column that its value is about. Scores have none
+    either: each entry of `candidates` tells what was compared with its reference.
     """
+    if isinstance(measurement, Scored):
+        return _scored_to_wire(measurement)
     query = _query(measurement)
     is_listed = isinstance(query, Keys | TupleCount)
     axes = [] if is_listed else _axes(query, schema)
@@ -58,7 +64,8 @@ def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any
 def measurements_to_arrow(measurements: Sequence[Published], schema: Schema) -> pa.Table:
     """A row for each noisy cell: `measurement` (number), `columns` and `cell` (lists of text),
     `value` (int64, in `step`s), `standard_error`, `scale`, `noise`, `rule`, and of a sum the
-    column `sum_of` and the value of a `step`."""
+    column `sum_of` and the value of a `step`. A score has the columns of its candidate and no
+    cell."""
     empty = pa.table({field.name: pa.array([], field.type) for field in _LONG_FORM}, _LONG_FORM)
     parts = [_long_form(number, each, schema) for number, each in enumerate(measurements)]
     return pa.concat_tables([empty, *parts])
@@ -80,7 +87,60 @@ _LONG_FORM = pa.schema(
 )
 
 
+def _scored_to_wire(scored: Scored) -> dict[str, Any]:
+    errors = (scored.standard_error / SCORE_STEP).tolist()
+    totals = scored.reference_totals.tolist()
+    return {
+        "columns": [],
+        "values": _score_steps(scored).tolist(),
+        "noise": f"discrete {scored.noise}",
+        "scale": float(scored.scale.min()) / SCORE_STEP,
+        "standard_error": min(errors),
+        "sensitivity": {
+            "l1": scored.l1_sensitivity / SCORE_STEP,
+            "l2": scored.l2_sensitivity / SCORE_STEP,
+        },
+        "contribution": {"scores": len(scored.counts)},
+        "candidates": [
+            {
+                "columns": list(columns_of(count)),
+                "contribution": query_to_wire(count),
+                "reference_total": total,
+                "standard_error": error,
+            }
+            for count, total, error in zip(scored.counts, totals, errors, strict=True)
+        ],
+        "step": SCORE_STEP,
+    }
+
+
+def _score_steps(scored: Scored) -> NDArray[np.int64]:
+    return np.rint(scored.values / SCORE_STEP).astype(np.int64)
+
+
+def _scored_long_form(number: int, scored: Scored) -> pa.Table:
+    scores = len(scored.counts)
+    columns = [list(columns_of(count)) for count in scored.counts]
+    return pa.table(
+        [
+            pa.array(np.full(scores, number)),
+            pa.array(columns, pa.list_(pa.string())),
+            pa.array([[]] * scores, pa.list_(pa.string())),
+            pa.array(_score_steps(scored)),
+            pa.array(scored.standard_error / SCORE_STEP),
+            pa.array(scored.scale / SCORE_STEP),
+            pa.repeat(f"discrete {scored.noise}", scores),
+            pa.array([count.contribution.rule for count in scored.counts]),
+            pa.nulls(scores, pa.string()),
+            pa.array(np.full(scores, SCORE_STEP)),
+        ],
+        schema=_LONG_FORM,
+    )
+
+
 def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
+    if isinstance(measurement, Scored):
+        return _scored_long_form(number, measurement)
     cells = measurement.values.size
     query = _query(measurement)
     names, labels = _places(measurement, schema)
@@ -103,15 +163,15 @@ def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
     )
 
 
-def _query(measurement: Published) -> Query | Keys:
+def _query(measurement: Table) -> Query | Keys:
     return measurement.query if isinstance(measurement, Discovered) else measurement.count
 
 
-def _noise(measurement: Published) -> str:
+def _noise(measurement: Table) -> str:
     return "gaussian" if isinstance(measurement, Discovered) else measurement.noise
 
 
-def _places(measurement: Published, schema: Schema) -> tuple[Texts, Texts]:
+def _places(measurement: Table, schema: Schema) -> tuple[Texts, Texts]:
     """For each value the columns that it is about and its cells there, both (values, width)."""
     if isinstance(measurement, Discovered):
         return _picked(measurement.keys, _axes(measurement.query, schema))

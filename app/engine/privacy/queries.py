@@ -11,13 +11,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import EntityFunction, RowNumber
+
+SCORE_STEP = 1 / 1024
+"""The grid, in counts, on which distances are measured and noised."""
 
 Rule = Literal["rows", "distinct", "one", "clipped"]
 Noise = Literal["gaussian", "laplace"]
@@ -234,16 +237,30 @@ class Keys:
         return Contribution("distinct", self.limit)
 
 
+@dataclass(frozen=True, eq=False)
+class GridReference:
+    """A public reference rounded to a grid: `steps`, integers of any type, in 1/1024 of a count,
+    of the count's shape. Raises `ValueError` for anything but integers."""
+
+    steps: NDArray[np.integer[Any]]
+
+    def __post_init__(self) -> None:
+        if self.steps.dtype.kind != "i":
+            raise ValueError("steps are signed integers")
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate of a private selection: how far a count is from a public reference.
+    """How far a count is from a public reference, to be scored or selected.
 
-    The score is `weight * L1(count, reference) + bias`. `reference` holds the factors of an
-    outer product: one array of the count's shape, or one vector for each of its columns.
+    The distance is `L1(count, reference)`, in counts, after rounding the reference to 1/1024 of
+    a count. `reference` holds the factors of an outer product: one array of the count's shape,
+    or one vector for each of its columns. In a selection the score is `weight * distance +
+    bias`; for scores a candidate of twice the weight has half the noise, and there is no bias.
     """
 
     count: Count
-    reference: tuple[NDArray[np.float64], ...]
+    reference: tuple[NDArray[np.float64], ...] | GridReference
     weight: float = 1.0
     bias: float = 0.0
 
@@ -294,6 +311,29 @@ class Discovered:
     scale: float
     standard_error: float
     threshold: int
+    l1_sensitivity: float
+    l2_sensitivity: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Noisy distances of candidates from their public references: one joint measurement.
+
+    Arrays have shape (candidates,) and are in counts. values: float64, whole steps of
+    `SCORE_STEP`; unbiased, so a small distance may come out negative. scale: sigma or b of each
+    value's noise; standard_error: its standard deviation. `counts`, `weights` and
+    `reference_totals` repeat what was asked: weights as they were used, 1 for the heaviest, and
+    the counts that each reference sums to. Sensitivities are of the distances times their
+    weights, add or remove one unit.
+    """
+
+    counts: tuple[Count, ...]
+    weights: NDArray[np.float64]
+    reference_totals: NDArray[np.float64]
+    values: NDArray[np.float64]
+    noise: Noise
+    scale: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
     l1_sensitivity: float
     l2_sensitivity: float
 

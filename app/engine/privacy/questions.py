@@ -19,6 +19,7 @@ from app.engine.privacy.queries import (
     Quantile,
     Query,
     QuestionRefused,
+    Scored,
 )
 from app.engine.synthesizers.base import Table
 
@@ -81,6 +82,22 @@ class SelectQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreQuestion:
+    """Noisy distances of the candidates, all of them; `loss` pays for the whole vector."""
+
+    candidates: tuple[Candidate, ...]
+    loss: PrivacyLoss
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.candidates) <= MOST_QUERIES:
+            raise QuestionRefused(f"a question scores 1 to {MOST_QUERIES} candidates")
+        if not all(math.isfinite(each.weight) and each.weight > 0 for each in self.candidates):
+            raise QuestionRefused("the weights of scores are positive numbers")
+        if any(each.bias != 0 for each in self.candidates):
+            raise QuestionRefused("scores have no bias")
+
+
+@dataclass(frozen=True, slots=True)
 class QuantileQuestion:
     """One noisy quantile."""
 
@@ -111,7 +128,14 @@ class TrustedQuestion:
     loss: PrivacyLoss
 
 
-Question = CountQuestion | SelectQuestion | QuantileQuestion | DiscoverQuestion | TrustedQuestion
+Question = (
+    CountQuestion
+    | SelectQuestion
+    | ScoreQuestion
+    | QuantileQuestion
+    | DiscoverQuestion
+    | TrustedQuestion
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +173,6 @@ class HandedOver:
     table: Table
 
 
-Kept = Counted | Selected | Quantiled | Discovered
+Kept = Counted | Selected | Scored | Quantiled | Discovered
 """Answers that a journal keeps."""
 Answer = Kept | HandedOver

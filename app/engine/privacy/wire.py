@@ -47,7 +47,7 @@ class Frame:
     arrays: tuple[NDArray[Any], ...] = ()
 
 
-def narrowed(values: NDArray[np.int64]) -> NDArray[Any]:
+def narrowed(values: NDArray[np.integer[Any]]) -> NDArray[Any]:
     """The same integers in the smallest signed type that holds them all."""
     if not values.size:
         return values.astype(np.int8)

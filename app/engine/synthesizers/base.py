@@ -25,6 +25,7 @@ from app.engine.privacy.queries import (
     Measurement,
     Quantile,
     Query,
+    Scored,
     Sum,
     TupleCount,
 )
@@ -231,6 +232,14 @@ class Session(Protocol):
         self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
     ) -> tuple[int, ...]:
         """Indices of the noisily largest scores, best first; `loss` pays for all winners."""
+        ...
+
+    def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
+        """Noisy distances, in counts, of all candidates from their public references.
+
+        One joint measurement, counted in bounded memory: `expected_score_errors` of
+        `app.engine.privacy.scores` tells its standard errors beforehand.
+        """
         ...
 
     def trusted_call(self, loss: PrivacyLoss) -> Table:

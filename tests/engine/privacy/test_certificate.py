@@ -10,19 +10,21 @@ from privacy_tables import schema, table
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.certificate import Certificate
-from app.engine.privacy.journal import JournalEntry, MemoryJournal
+from app.engine.privacy.journal import JournalEntry, MemoryJournal, measurements
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.privacy.messages import encode_answer, pack_question, question_digest
 from app.engine.privacy.publication import measurement_to_wire, measurements_to_arrow
-from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
+from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement, Scored
 from app.engine.privacy.questions import (
     CountQuestion,
     Question,
+    ScoreQuestion,
     SelectQuestion,
     TrustedQuestion,
 )
 from app.engine.privacy.wire import pack
+from app.releases.published import MeasurementOut
 
 ONE = 10**12
 SIZES = {"a": 3, "b": 4}
@@ -81,6 +83,57 @@ def test_every_mechanism_is_listed_with_its_cost() -> None:
     assert sorted(selection["columns"]) == [["a"], ["b"]]
     assert handed["mechanism"] == "trusted call"
     assert wire["session"] == {"allowed": {"rho": "5"}, "spent": {"rho": "3"}}
+
+
+def scores() -> ScoreQuestion:
+    return ScoreQuestion(
+        (
+            Candidate(Count(("a", "b")), (np.ones(3), np.ones(4)), weight=2.0),
+            Candidate(Count(("a",), contribution=Contribution("one")), (np.full(3, 2.5),)),
+        ),
+        RHO,
+    )
+
+
+def test_scores_are_one_mechanism() -> None:
+    (wire,) = certificate(journal_of(scores())).to_wire()["mechanisms"]
+    assert wire["mechanism"] == "scores of 2 candidates"
+    assert wire["columns"] == [["a", "b"], ["a"]]
+    assert wire["contributions"] == [{"rule": "rows"}, {"rule": "one"}]
+    assert wire["noise"] == "discrete gaussian"
+    assert wire["sensitivity"] == {"l1": 3.5, "l2": pytest.approx(9.25**0.5)}
+    assert wire["scale"] == pytest.approx((9.25 / 2) ** 0.5)
+    assert wire["loss"] == {"rho": "1"}
+
+
+def test_scores_are_published_with_what_they_compare() -> None:
+    (scored,) = measurements(journal_of(scores()).entries())
+    wire = measurement_to_wire(scored, schema(**SIZES))
+    assert MeasurementOut.model_validate(wire).model_dump(exclude_none=True) == wire
+    assert json.loads(json.dumps(wire, allow_nan=False)) == wire
+    assert (wire["columns"], wire["contribution"]) == ([], {"scores": 2})
+    assert wire["step"] == 1 / 1024
+    assert (np.array(wire["values"]) * wire["step"]).tolist() == scored.values.tolist()
+    pair, single = wire["candidates"]
+    assert pair["columns"] == ["a", "b"]
+    assert (pair["reference_total"], single["reference_total"]) == (12.0, 7.5)
+    assert single["contribution"] == {"rule": "one"}
+    assert single["standard_error"] == pytest.approx(2 * pair["standard_error"])
+    assert pair["standard_error"] == wire["standard_error"]
+    assert isinstance(scored, Scored)
+    assert wire["standard_error"] * wire["step"] == pytest.approx(scored.standard_error.min())
+
+
+def test_scores_in_long_form_have_columns_but_no_cell() -> None:
+    (scored,) = measurements(journal_of(scores()).entries())
+    pair = measured(Count(("a", "b")), np.arange(12).reshape(3, 4))
+    rows = measurements_to_arrow([pair, scored], schema(**SIZES)).to_pylist()[12:]
+    assert [row["columns"] for row in rows] == [["a", "b"], ["a"]]
+    assert [row["cell"] for row in rows] == [[], []]
+    assert [row["rule"] for row in rows] == ["rows", "one"]
+    assert [row["measurement"] for row in rows] == [1, 1]
+    for row, value in zip(rows, scored.values, strict=True):
+        assert row["value"] * row["step"] == value
 
 
 def test_a_certificate_states_what_it_rests_on() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,22 @@ from app.engine.privacy.queries import (
     Candidate,
     Contribution,
     Count,
+    GridReference,
     Measurement,
     QuestionRefused,
+    Scored,
 )
 from app.engine.privacy.questions import (
     Counted,
     CountQuestion,
     HandedOver,
     Question,
+    ScoreQuestion,
     Selected,
     SelectQuestion,
     TrustedQuestion,
 )
+from app.engine.privacy.references import on_grid
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack, unpack
 from app.engine.synthesizers.base import Table
 
@@ -59,6 +64,15 @@ SELECTION = SelectQuestion(
     RHO,
     2,
 )
+SCORES = ScoreQuestion(
+    (
+        Candidate(Count(("a", "b"), {"a": GROUPING}), (np.ones(2), np.arange(3.0))),
+        Candidate(Count(("b", "a")), (np.arange(3.0), np.ones(2)), weight=0.25),
+        Candidate(Count(("a", "b")), (np.full((2, 3), 0.3),)),
+        Candidate(Count(("a",)), GridReference(np.array([1, -7], dtype=np.int64))),
+    ),
+    RHO,
+)
 
 
 @pytest.mark.parametrize("question", [COUNTS, TrustedQuestion(RHO)], ids=["count", "trusted"])
@@ -70,14 +84,98 @@ def test_selections_survive_the_wire() -> None:
     again = decode_question(unpack(pack_question(SELECTION)))
     assert isinstance(again, SelectQuestion)
     assert (again.loss, again.winners) == (SELECTION.loss, SELECTION.winners)
-    for candidate, original in zip(again.candidates, SELECTION.candidates, strict=True):
-        assert candidate.count == original.count
-        assert (candidate.weight, candidate.bias) == (original.weight, original.bias)
-        for factor, expected in zip(candidate.reference, original.reference, strict=True):
-            np.testing.assert_array_equal(factor, expected)
+    check_candidates(again.candidates, SELECTION.candidates)
 
 
-@pytest.mark.parametrize("question", [COUNTS, SELECTION, TrustedQuestion(RHO)])
+def check_candidates(again: Sequence[Candidate], original: Sequence[Candidate]) -> None:
+    for candidate, asked in zip(again, original, strict=True):
+        assert candidate.count == asked.count
+        assert (candidate.weight, candidate.bias) == (asked.weight, asked.bias)
+        if isinstance(candidate.reference, GridReference):
+            steps = candidate.reference.steps.tolist()
+            whole = asked.reference
+            expected = whole if isinstance(whole, GridReference) else on_grid(whole[0])
+            assert steps == expected.steps.tolist()
+            continue
+        assert not isinstance(asked.reference, GridReference)
+        for factor, vector in zip(candidate.reference, asked.reference, strict=True):
+            np.testing.assert_array_equal(factor, vector)
+
+
+def test_scores_survive_the_wire() -> None:
+    again = decode_question(unpack(pack_question(SCORES)))
+    assert isinstance(again, ScoreQuestion)
+    assert again.loss == RHO
+    check_candidates(again.candidates, SCORES.candidates)
+
+
+def test_equal_vectors_travel_once_and_arrays_in_small_integers() -> None:
+    arrays = encode_question(SCORES).arrays
+    assert [array.dtype for array in arrays] == [np.float64, np.float64, np.int16, np.int8]
+    pairs = [Candidate(Count(("a", "b")), (np.ones(100), np.arange(100.0)))] * 4950
+    assert len(pack_question(ScoreQuestion(tuple(pairs), RHO))) < 2**20
+
+
+def test_noisy_scores_survive_the_wire() -> None:
+    answer = Scored(
+        counts=tuple(candidate.count for candidate in SCORES.candidates),
+        weights=np.array([1.0, 0.25, 1.0, 1.0]),
+        reference_totals=np.array([9.0, 9.0, 1.8, -6 / 1024]),
+        values=np.array([-3.5, 700.0, 1 / 1024, 2.0**31]),
+        noise="gaussian",
+        scale=np.array([0.1, 0.4, 0.1, 0.1]),
+        standard_error=np.array([0.1, 0.4, 0.1, 0.1]),
+        l1_sensitivity=3.25,
+        l2_sensitivity=1.75,
+    )
+    frame = unpack(pack(encode_answer(answer)))
+    again = decode_answer(SCORES, frame)
+    assert isinstance(again, Scored)
+    assert again.counts == answer.counts
+    for name in ("weights", "reference_totals", "values", "scale", "standard_error"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(answer, name))
+    assert (again.noise, again.l1_sensitivity, again.l2_sensitivity) == ("gaussian", 3.25, 1.75)
+    for wrong in (Frame(frame.header, frame.arrays[:4]), Frame(frame.header, (np.ones(3),) * 5)):
+        with pytest.raises(FrameError):
+            decode_answer(SCORES, wrong)
+    with pytest.raises(FrameError):
+        decode_answer(SELECTION, frame)
+
+
+def hostile(reference: Any, *arrays: np.ndarray[Any, Any]) -> Frame:
+    frame = encode_question(ScoreQuestion(SCORES.candidates[:1], RHO))
+    header = copy.deepcopy(frame.header)
+    header["candidates"][0]["reference"] = reference
+    return Frame(header, (*frame.arrays, *arrays))
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        [0, 2],
+        {},
+        {"cells": 9},
+        {"cells": -1},
+        {"cells": 0.0},
+        {"cells": 0, "factors": [0, 1]},
+        {"factors": 0},
+        {"factors": [0, 9]},
+        {"factors": [0, True]},
+        {"factors": [0, 2]},
+        {"factors": [0] * 5000},
+    ],
+)
+def test_a_reference_that_is_none_is_no_question(reference: Any) -> None:
+    with pytest.raises(FrameError):
+        decode_question(hostile(reference, np.zeros(3, np.int16)))
+
+
+def test_cells_of_another_type_are_refused() -> None:
+    with pytest.raises(QuestionRefused, match="integers"):
+        decode_question(hostile({"cells": 0}))
+
+
+@pytest.mark.parametrize("question", [COUNTS, SELECTION, SCORES, TrustedQuestion(RHO)])
 def test_a_question_read_back_has_the_same_digest(question: Question) -> None:
     packed = pack_question(question)
     assert question_digest(pack_question(decode_question(unpack(packed)))) == question_digest(
@@ -94,9 +192,10 @@ def test_other_questions_have_other_digests() -> None:
         CountQuestion((Count(("a",), contribution=Contribution("one")),), RHO),
         SelectQuestion((Candidate(Count(("a",)), (np.zeros(2),)),), RHO),
         SelectQuestion((Candidate(Count(("a",)), (np.ones(2),)),), RHO),
+        ScoreQuestion((Candidate(Count(("a",)), (np.ones(2),)),), RHO),
         TrustedQuestion(RHO),
     ]
-    assert len({question_digest(pack_question(question)) for question in questions}) == 8
+    assert len({question_digest(pack_question(question)) for question in questions}) == 9
 
 
 def test_equal_groupings_travel_once() -> None:
@@ -183,7 +282,7 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @settings(max_examples=600, deadline=None)
-@given(st.sampled_from([COUNTS, SELECTION]), st.data())
+@given(st.sampled_from([COUNTS, SELECTION, SCORES]), st.data())
 def test_a_header_changed_anywhere_is_a_question_or_refused(
     question: Question, data: st.DataObject
 ) -> None:
@@ -203,7 +302,8 @@ def test_a_header_changed_anywhere_is_a_question_or_refused(
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_frame_with_changed_bytes_is_a_frame_or_an_error(data: st.DataObject) -> None:
-    packed = bytearray(pack_question(SELECTION))
+    question: Question = data.draw(st.sampled_from([SELECTION, SCORES]))
+    packed = bytearray(pack_question(question))
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:

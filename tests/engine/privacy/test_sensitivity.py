@@ -7,6 +7,7 @@ a stream of keys that always begins alike does exactly that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
@@ -22,9 +23,13 @@ from privacy_tables import table
 from app.engine.privacy import bounding, tuples, units
 from app.engine.privacy.bounding import bound_rows
 from app.engine.privacy.contributions import Histogram, exact_histograms
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.planning import Planner, ScorePlan
 from app.engine.privacy.queries import Candidate, Contribution, Count
+from app.engine.privacy.questions import ScoreQuestion
 from app.engine.privacy.selection import contenders
 from app.engine.privacy.sensitivity import GRID, sensitivity
+from app.engine.schema import PrivacyUnit
 
 SIZES = {"a": 3, "b": 2}
 RULES = [
@@ -157,6 +162,68 @@ def test_an_entity_moves_a_score_by_no_more_than_stated(
         with_it = histogram_of([*others, entity], asked, 3)
     for entered in contenders(candidates, [asked, asked], [unit, unit]):
         assert abs(entered.score(with_it) - entered.score(without)) <= entered.sensitivity
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    others=tables,
+    entity=entity,
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from(RULES),
+            st.lists(st.floats(-20, 20), min_size=3, max_size=3),
+            st.floats(0.1, 30),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    max_rows=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+)
+def test_an_entity_moves_all_distances_by_no_more_than_their_noise_is_for(
+    others: list[list[tuple[int, int]]],
+    entity: list[tuple[int, int]],
+    asked: list[tuple[Contribution, list[float], float]],
+    max_rows: int,
+    seed: int,
+) -> None:
+    candidates = tuple(
+        Candidate(Count(("a",), contribution=rule), (np.array(reference),), weight)
+        for rule, reference, weight in asked
+    )
+    planner = Planner(table(SIZES, []).schema, PrivacyUnit("entity", "id", max_rows), "zcdp")
+    plan = planner.plan(ScoreQuestion(candidates, PrivacyLoss.zcdp(10**12)))
+    assert isinstance(plan, ScorePlan)
+    with coupled_draws(seed):
+        moved = np.array(
+            [
+                distance.measured(histogram_of([*others, entity], distance.histogram, max_rows))
+                - distance.measured(histogram_of(others, distance.histogram, max_rows))
+                for distance in plan.distances
+            ]
+        )
+    for change, distance in zip(moved, plan.distances, strict=True):
+        assert abs(int(change)) <= distance.sensitivity
+    assert (moved**2 / (2 * np.array(plan.scales) ** 2)).sum() <= 1
+    weighted = np.abs(moved) * np.array(plan.weights) / GRID
+    assert weighted.sum() <= plan.l1 * (1 + 1e-12)
+    assert math.hypot(*weighted) <= plan.l2 * (1 + 1e-12)
+
+
+def test_an_entity_can_move_every_distance_as_far_as_stated() -> None:
+    candidates = tuple(
+        Candidate(Count(("a",), contribution=rule), (np.zeros(3),)) for rule in RULES[:5]
+    )
+    planner = Planner(table(SIZES, []).schema, PrivacyUnit("entity", "id", 3), "zcdp")
+    plan = planner.plan(ScoreQuestion(candidates, PrivacyLoss.zcdp(10**12)))
+    assert isinstance(plan, ScorePlan)
+    rows = [(0, 0), (1, 0), (2, 0)]
+    moved = [
+        distance.measured(histogram_of([rows], distance.histogram, 3))
+        for distance in plan.distances
+    ]
+    assert moved == [distance.sensitivity for distance in plan.distances]
+    assert sum(moved) / GRID == plan.l1
 
 
 def test_clipped_vectors_are_scaled_to_the_norm() -> None:

@@ -25,6 +25,7 @@ from app.engine.privacy.queries import (
     Count,
     KernelFailure,
     QuestionRefused,
+    Scored,
 )
 from app.engine.privacy.questions import CountQuestion
 from app.engine.privacy.session import (
@@ -110,6 +111,22 @@ def ask_and_finish(connection: socket.socket) -> None:
     session.finish(json.dumps(report).encode())
 
 
+def score_and_finish(connection: socket.socket) -> None:
+    session = RemoteSession(connection)
+    candidates = [
+        Candidate(Count(("a", "b")), (np.arange(5.0), np.ones(4)), weight=2.0),
+        Candidate(Count(("b",)), (np.full(4, 15.5),)),
+    ]
+    scored = session.scores(candidates, RHO)
+    report = {
+        "values": scored.values.tolist(),
+        "errors": scored.standard_error.tolist(),
+        "columns": [count.columns for count in scored.counts],
+        "remaining": session.remaining.amount,
+    }
+    session.finish(json.dumps(report).encode())
+
+
 def raw(frame: Frame) -> Callable[[socket.socket], None]:
     """A child that reads the opening and then sends this frame."""
 
@@ -127,6 +144,22 @@ def test_a_child_asks_and_hands_in_its_model() -> None:
     assert np.shape(report["values"][1]) == (5, 4)
     assert report["winners"] == [0]
     assert report["remaining"] == 8 * ONE == conversation.kernel.remaining.amount
+
+
+def test_scores_are_journaled_and_told_again_on_a_replay() -> None:
+    conversation = Conversation(score_and_finish)
+    told = conversation.run()
+    report = json.loads(told)
+    assert report["columns"] == [["a", "b"], ["b"]]
+    assert report["errors"][1] == pytest.approx(2 * report["errors"][0])
+    assert report["remaining"] == 9 * ONE == conversation.kernel.remaining.amount
+    (kept,) = measurements(conversation.journal.entries())
+    assert isinstance(kept, Scored)
+    assert kept.values.tolist() == report["values"]
+    replayed = Conversation(score_and_finish, MemoryJournal(conversation.journal.entries()))
+    assert replayed.run() == told
+    assert replayed.kernel.remaining.amount == 9 * ONE
+    assert len(replayed.journal.entries()) == 1
 
 
 def test_the_journal_holds_what_the_child_saw() -> None:
