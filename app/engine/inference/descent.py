@@ -17,7 +17,7 @@ from app.engine.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-_MEMORY = 12
+_MEMORY = 16
 _DECREASE = 1e-4
 _NOISE = 1e-13
 _MOST_TRIALS = 25
@@ -160,8 +160,15 @@ def _direction(
         weights[i] = dot(moves[i], direction) / curvatures[i]
         for k in range(direction.size):
             direction[k] -= weights[i] * changes[i, k]
+    # The diagonal is scaled to the curvature met last (Nocedal and Wright, (7.20)).
+    scale = 1.0
+    if kept:
+        spread = 0.0
+        for k in range(direction.size):
+            spread += changes[newest, k] ** 2 / diagonal[k]
+        scale = curvatures[newest] / spread
     for k in range(direction.size):
-        direction[k] /= diagonal[k]
+        direction[k] *= scale / diagonal[k]
     for age in range(kept - 1, -1, -1):
         i = (newest - age) % memory
         weight = weights[i] - dot(changes[i], direction) / curvatures[i]
