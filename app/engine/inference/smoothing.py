@@ -1,0 +1,173 @@
+"""Noisy counts of an ordered column, smoothed over runs of neighbouring cells.
+
+The true counts are thought to be level over runs. A run ends after each cell with a probability
+p, and its level is normal around 0 with a standard deviation s; p and s are unknown, each one of
+a few. The posterior mean over all 2^(n - 1) ways to cut n cells into runs, all p and all s, each
+weighed by what it makes of the noisy counts, is computed exactly by a recursion forwards and one
+backwards (Barry and Hartigan 1992; Fearnhead 2006). Where neighbours have nothing to do with one
+another, runs of one cell win, and the counts nearly stand as they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.compiled import compiled
+from app.engine.inference.shrinkage import Estimates
+
+Floats = NDArray[np.float64]
+
+_BREAKS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
+_LEVELS = np.array([0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+"""Standard deviations of a level, in multiples of the mean count."""
+
+_LONGEST_STRETCH = 512
+_SHORTEST_STRETCH = 64
+_SEGMENTS = 2**19
+
+
+def smoothed(noisy: Floats, variance: float, total: float) -> Estimates:
+    """Posterior means of the counts and their variances, shape (cells,), of noise of `variance`.
+
+    total: about what the counts add up to, which sets the scale of levels; if it is not
+    positive, 1 is taken. Time and memory grow with the square of the cells up to 512; longer
+    columns are cut into stretches that are smoothed one by one.
+    """
+    means, variances = np.empty(noisy.size), np.empty(noisy.size)
+    spreads = (_LEVELS * max(total, 1.0) / max(noisy.size, 1)) ** 2
+    stretches = math.ceil(noisy.size / _stretch(noisy.size)) if noisy.size else 0
+    for part in np.array_split(np.arange(noisy.size), stretches or 1):
+        if part.size:
+            place = slice(part[0], part[-1] + 1)
+            _smooth(noisy[place], variance, spreads, _BREAKS, means[place], variances[place])
+    return Estimates(means, variances)
+
+
+def _stretch(cells: int) -> int:
+    return min(max(2 * _SEGMENTS // max(cells, 1), _SHORTEST_STRETCH), _LONGEST_STRETCH)
+
+
+@compiled
+def _smooth(
+    noisy: Floats,
+    variance: float,
+    spreads: Floats,
+    breaks: Floats,
+    means: Floats,
+    variances: Floats,
+) -> None:
+    count = noisy.size
+    evidence = np.empty((count, count))
+    level = np.empty((count, count))
+    square = np.empty((count, count))
+    _runs(noisy, variance, spreads, evidence, level, square)
+    forward, backward = np.empty((breaks.size, count + 1)), np.empty((breaks.size, count + 1))
+    for k in range(breaks.size):
+        _recur(evidence, math.log(breaks[k]), math.log1p(-breaks[k]), forward[k], backward[k])
+    best = forward[:, count].max()
+    weights = np.exp(forward[:, count] - best)
+    weights /= weights.sum()
+    first, second = np.zeros(count + 1), np.zeros(count + 1)
+    for k in range(breaks.size):
+        if weights[k] < 1e-12:
+            continue
+        log_break, log_stay = math.log(breaks[k]), math.log1p(-breaks[k])
+        for i in range(count):
+            start = forward[k, i] - forward[k, count] + (log_break if i > 0 else 0.0)
+            for j in range(i, count):
+                log = start + evidence[i, j] + (j - i) * log_stay + backward[k, j + 1]
+                log += log_break if j + 1 < count else 0.0
+                if log > -40.0:
+                    share = weights[k] * math.exp(log)
+                    first[i] += share * level[i, j]
+                    first[j + 1] -= share * level[i, j]
+                    second[i] += share * square[i, j]
+                    second[j + 1] -= share * square[i, j]
+    mean = power = 0.0
+    for cell in range(count):
+        mean += first[cell]
+        power += second[cell]
+        means[cell] = mean
+        # No count is known better than from all cells at once.
+        variances[cell] = max(power - mean * mean, variance / count)
+
+
+@compiled
+def _runs(
+    noisy: Floats,
+    variance: float,
+    spreads: Floats,
+    evidence: Floats,
+    level: Floats,
+    square: Floats,
+) -> None:
+    """For the run from cell i to cell j: the log likelihood of its noisy counts, and the
+    posterior mean of its level and of the level's square."""
+    for i in range(noisy.size):
+        mean = scatter = 0.0
+        for j in range(i, noisy.size):
+            length = j - i + 1
+            step = noisy[j] - mean
+            mean += step / length
+            scatter += step * (noisy[j] - mean)
+            best = -np.inf
+            for spread in spreads:
+                best = max(best, _fit(mean, length, variance, spread))
+            total = first = second = 0.0
+            for spread in spreads:
+                share = math.exp(_fit(mean, length, variance, spread) - best)
+                kept = spread / (spread + variance / length)
+                total += share
+                first += share * kept * mean
+                second += share * ((kept * mean) ** 2 + kept * variance / length)
+            evidence[i, j] = (
+                best
+                + math.log(total / spreads.size)
+                - 0.5 * length * math.log(2 * math.pi * variance)
+                - 0.5 * scatter / variance
+            )
+            level[i, j] = first / total
+            square[i, j] = second / total
+
+
+@compiled
+def _fit(mean: float, length: int, variance: float, spread: float) -> float:
+    """Log likelihood of a run's mean, up to what does not depend on the spread of levels."""
+    ratio = 1 + length * spread / variance
+    return -0.5 * math.log(ratio) - 0.5 * length * mean * mean / (variance * ratio)
+
+
+@compiled
+def _recur(
+    evidence: Floats, log_break: float, log_stay: float, forward: Floats, backward: Floats
+) -> None:
+    """Log likelihoods of the first j cells (forward) and of those from i on (backward)."""
+    count = evidence.shape[0]
+    terms = np.empty(count)
+    forward[0] = 0.0
+    for j in range(count):
+        for i in range(j + 1):
+            terms[i] = forward[i] + evidence[i, j] + (j - i) * log_stay
+            if i > 0:
+                terms[i] += log_break
+        forward[j + 1] = _log_sum(terms[: j + 1])
+    backward[count] = 0.0
+    for i in range(count - 1, -1, -1):
+        for j in range(i, count):
+            terms[j] = backward[j + 1] + evidence[i, j] + (j - i) * log_stay
+            if j + 1 < count:
+                terms[j] += log_break
+        backward[i] = _log_sum(terms[i:])
+
+
+@compiled
+def _log_sum(logs: Floats) -> float:
+    best = logs.max()
+    total = 0.0
+    for log in logs:
+        if log > best - 45.0:
+            total += math.exp(log - best)
+    return float(best + math.log(total))
