@@ -29,7 +29,7 @@ from halftone_client.errors import (
     ValidationFailed,
 )
 from halftone_client.protocol import Retry
-from halftone_client.records import Dataset, Preflight, Record, Release, Sample
+from halftone_client.records import Dataset, Preflight, QualityReport, Record, Release, Sample
 
 __all__ = [
     "AsyncHalftone",
@@ -44,6 +44,7 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "Preflight",
+    "QualityReport",
     "Record",
     "Release",
     "RequestRefused",

@@ -79,6 +79,10 @@ class AsyncHalftone:
     measurements = _awaited(flows.releases.measurements)
     certificate = _awaited(flows.releases.certificate)
 
+    report = _awaited(flows.reports.report)
+    make_report = _awaited(flows.reports.make_report)
+    delete_report = _awaited(flows.reports.delete_report)
+
     wait = _awaited(flows.waiting.wait)
 
     me = _awaited(flows.people.me)

@@ -81,6 +81,10 @@ class Halftone:
     measurements = _blocking(flows.releases.measurements)
     certificate = _blocking(flows.releases.certificate)
 
+    report = _blocking(flows.reports.report)
+    make_report = _blocking(flows.reports.make_report)
+    delete_report = _blocking(flows.reports.delete_report)
+
     wait = _blocking(flows.waiting.wait)
 
     me = _blocking(flows.people.me)

@@ -85,6 +85,21 @@ class Release(Job):
         return tuple(Sample(sample) for sample in self.get("samples") or ())
 
 
+class QualityReport(Job):
+    """How good a release is: `["public"]`, and for the dataset's custodian `["exact"]`."""
+
+    collection = "reports"
+
+    @property
+    def id(self) -> str:
+        """Of the release: there is one report for each."""
+        return str(self["release_id"])
+
+    @property
+    def path(self) -> str:
+        return f"/v1/releases/{self.id}/report"
+
+
 class Preflight(Record):
     """What a release would cost and need, from public facts: nothing was charged."""
 

@@ -97,7 +97,7 @@ def test_the_public_surface_is_pinned():
     assert set(halftone_client.__all__) == {
         "AsyncHalftone", "BudgetExceeded", "Conflict", "Dataset", "FieldError", "Halftone",
         "HalftoneError", "JobFailed", "NotAllowed", "NotAuthenticated", "NotFound", "Preflight",
-        "Record", "Release", "RequestRefused", "Retry", "Sample", "ServiceFailed",
+        "QualityReport", "Record", "Release", "RequestRefused", "Retry", "Sample", "ServiceFailed",
         "ServiceUnavailable", "ServiceUnreachable", "Timeout", "TooLarge", "TooManyRequests",
         "UploadRejected", "ValidationFailed",
     }  # fmt: skip
@@ -105,11 +105,12 @@ def test_the_public_surface_is_pinned():
     assert methods == {
         "audit", "budget", "cancel", "certificate", "change_grant", "change_principal", "close",
         "create_dataset", "create_key", "create_principal", "dataset", "datasets",
-        "delete_dataset", "delete_sample", "download", "get_release", "get_sample", "grant",
-        "grants", "import_dictionary", "ingest_report", "keys", "ledger", "me", "measurements",
-        "preflight", "principals", "propose_dictionary", "put_data", "release", "releases",
-        "rename_dataset", "revoke_grant", "revoke_key", "sample", "samples", "save",
-        "schema", "set_budget", "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
+        "delete_dataset", "delete_report", "delete_sample", "download", "get_release",
+        "get_sample", "grant", "grants", "import_dictionary", "ingest_report", "keys", "ledger",
+        "make_report", "me", "measurements", "preflight", "principals", "propose_dictionary",
+        "put_data", "release", "releases", "rename_dataset", "report", "revoke_grant",
+        "revoke_key", "sample", "samples", "save", "schema", "set_budget", "synthesizer",
+        "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
 
@@ -516,6 +517,34 @@ def test_a_further_sample_is_asked_for_with_its_seed(call):
     call(script, "sample", "rl_1", 50, seed=7, wait=False)
     assert json.loads(script.bodies[0]) == {"kind": "rows", "rows": 50, "seed": 7}
     assert script.keys()[0]
+
+
+def test_a_report_is_made_once_and_waited_for(call):
+    shown = {"release_id": "rl_1", "public": {"expected_errors": []}, "exact": None}
+    made = {**shown, "exact": {"notice": "not private: do not publish"}}
+    script = Script(
+        httpx.ConnectError("gone"),
+        httpx.Response(202, json={**shown, "state": "queued"}),
+        httpx.Response(200, json={**shown, "state": "running"}),
+        httpx.Response(200, json={**made, "state": "succeeded"}),
+    )
+    found = call(script, "make_report", "rl_1", progress=False)
+    assert found["exact"]["notice"] == "not private: do not publish"
+    assert (found.id, found.path) == ("rl_1", "/v1/releases/rl_1/report")
+    assert [request.method for request in script.requests] == ["POST", "POST", "GET", "GET"]
+    assert {request.url.path for request in script.requests} == {"/v1/releases/rl_1/report"}
+    first, second, *_ = script.keys()
+    assert first is not None
+    assert first == second
+
+
+def test_a_report_that_cannot_be_made_says_why(call):
+    failed = {"release_id": "rl_1", "state": "failed", "private_detail": "the job passed its limit"}
+    script = Script(
+        httpx.Response(202, json={**failed, "state": "queued"}), httpx.Response(200, json=failed)
+    )
+    with pytest.raises(halftone_client.JobFailed, match="passed its limit"):
+        call(script, "make_report", "rl_1", progress=False)
 
 
 class Terminal(io.StringIO):

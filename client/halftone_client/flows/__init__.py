@@ -1,5 +1,5 @@
 """What the service can be asked, one flow each, by subject."""
 
-from halftone_client.flows import datasets, people, releases, waiting
+from halftone_client.flows import datasets, people, releases, reports, waiting
 
-__all__ = ["datasets", "people", "releases", "waiting"]
+__all__ = ["datasets", "people", "releases", "reports", "waiting"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from math import comb
 from typing import Any
 
@@ -122,8 +123,8 @@ class AggregateSeededModel:
                 yield level.length, ";".join(texts[item] for item in items), count
 
     def combination_errors(self, real: Table, synthetic: Table) -> ComparedCombinations:
-        """Of the kept combinations and of those in synthetic rows, by length. The lengths whose
-        combinations in one of the tables would be too many to count are left out."""
+        """Of the kept combinations and of those in synthetic rows, by length, up to the length
+        from which on a table has too many combinations to count."""
         length = self._countable(max(real.rows, synthetic.rows))
         true, made = self._counted(real, length), self._counted(synthetic, length)
         return ComparedCombinations(
@@ -132,11 +133,9 @@ class AggregateSeededModel:
         )
 
     def _countable(self, rows: int) -> int:
-        axes, length = len(self.layout.axis_sizes), self.aggregates.length
-        fitting = [
-            size for size in range(1, length + 1) if comb(axes, size) * rows <= _MOST_COUNTED
-        ]
-        return max(fitting, default=0)
+        axes = len(self.layout.axis_sizes)
+        lengths = range(1, self.aggregates.length + 1)
+        return len(list(takewhile(lambda size: comb(axes, size) * rows <= _MOST_COUNTED, lengths)))
 
     def _counted(self, table: Table, length: int) -> Aggregates:
         return counted(self.layout.items(table.codes), self.layout.most_items, length, table.entity)
