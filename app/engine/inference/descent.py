@@ -17,7 +17,7 @@ from app.engine.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-_MEMORY = 16
+_MEMORY = 10
 _DECREASE = 1e-4
 _NOISE = 1e-13
 _MOST_TRIALS = 25

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
+from app.engine.inference.exponential import exponentiate
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
 from app.engine.inference.sums import Addition, additions, row_starts
@@ -137,9 +138,9 @@ class _Layout:
                 steps.append(
                     (
                         *(self.starts[step.out], self._width(out), self._rows(out)),
-                        *(self.starts[step.first], at_first, along_first),
+                        *(self.starts[step.first], at_first, along_first, self._size(step.first)),
                         *(self.starts[step.second], at_second, along_second),
-                        *(self._size(step.first), self._size(step.second)),
+                        self._size(step.second),
                     )
                 )
             clique = self.axes[table]
@@ -170,139 +171,106 @@ class _Layout:
 
 @compiled
 def _add(
-    out: int,
+    out: Floats,
     width: int,
-    rows: int,
-    a: int,
-    at_a: int,
-    along_a: int,
-    b: int,
-    at_b: int,
-    along_b: int,
-    logs: Floats,
-    starts: Integers,
+    first: Floats,
+    first_rows: Integers,
+    first_along: int,
+    second: Floats,
+    second_rows: Integers,
+    second_along: int,
 ) -> None:
-    for row in range(rows):
-        o = out + row * width
-        i, j = a + starts[at_a + row], b + starts[at_b + row]
-        if along_a and along_b:
+    """Fills `out` with the sum of two tables, row by row."""
+    for row in range(first_rows.size):
+        sums = out[row * width : (row + 1) * width]
+        i, j = first_rows[row], second_rows[row]
+        if first_along and second_along:
+            a, b = first[i : i + width], second[j : j + width]
             for k in range(width):
-                logs[o + k] = logs[i + k] + logs[j + k]
-        elif along_a:
-            shift = logs[j]
+                sums[k] = a[k] + b[k]
+        elif first_along:
+            a = first[i : i + width]
             for k in range(width):
-                logs[o + k] = logs[i + k] + shift
-        elif along_b:
-            shift = logs[i]
+                sums[k] = a[k] + second[j]
+        elif second_along:
+            b = second[j : j + width]
             for k in range(width):
-                logs[o + k] = shift + logs[j + k]
+                sums[k] = first[i] + b[k]
         else:
-            shift = logs[i] + logs[j]
-            for k in range(width):
-                logs[o + k] = shift
+            sums[:] = first[i] + second[j]
 
 
 @compiled
-def _sum_out(
-    whole: int,
-    width: int,
-    rows: int,
-    part: int,
-    at: int,
-    along: int,
-    size: int,
-    masses: Floats,
-    starts: Integers,
-) -> None:
-    for k in range(size):
-        masses[part + k] = 0.0
-    for row in range(rows):
-        o, i = whole + row * width, part + starts[at + row]
+def _sum_out(whole: Floats, width: int, part: Floats, rows: Integers, along: int) -> None:
+    """Fills `part` with the sums of the table over the axes that it lacks."""
+    part[:] = 0.0
+    for row in range(rows.size):
+        masses = whole[row * width : (row + 1) * width]
         if along:
+            own = part[rows[row] : rows[row] + width]
             for k in range(width):
-                masses[i + k] += masses[o + k]
+                own[k] += masses[k]
         else:
-            mass = 0.0
-            for k in range(width):
-                mass += masses[o + k]
-            masses[i] += mass
+            part[rows[row]] += _total(masses)
 
 
 @compiled
-def _send(
-    table: int,
-    width: int,
-    rows: int,
-    message: int,
-    size: int,
-    at: int,
-    along: int,
-    logs: Floats,
-    masses: Floats,
-    starts: Integers,
-) -> None:
-    """A clique's table becomes exp(table - top), and its message the log of the sums.
-
-    The sums are kept in the message's place among the masses; there the pass down finds them.
-    """
-    for k in range(size):
-        logs[message + k] = -np.inf
-        masses[message + k] = 0.0
-    for row in range(rows):
-        o, i = table + row * width, message + starts[at + row]
-        if along:
-            for k in range(width):
-                logs[i + k] = max(logs[i + k], logs[o + k])
-        else:
-            top = logs[i]
-            for k in range(width):
-                top = max(top, logs[o + k])
-            logs[i] = top
-    for row in range(rows):
-        o, i = table + row * width, message + starts[at + row]
-        if along:
-            for k in range(width):
-                top = logs[i + k]
-                weight = np.exp(logs[o + k] - top) if top > -np.inf else 0.0
-                logs[o + k] = weight
-                masses[i + k] += weight
-        else:
-            top = logs[i]
-            mass = 0.0
-            for k in range(width):
-                weight = np.exp(logs[o + k] - top) if top > -np.inf else 0.0
-                logs[o + k] = weight
-                mass += weight
-            masses[i] += mass
-    for k in range(size):
-        logs[message + k] += np.log(masses[message + k]) if masses[message + k] > 0 else -np.inf
+def _total(values: Floats) -> float:
+    """Four running sums, which do not wait for each other."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = values.size - values.size % 4
+    for i in range(0, whole, 4):
+        a += values[i]
+        b += values[i + 1]
+        c += values[i + 2]
+        d += values[i + 3]
+    for i in range(whole, values.size):
+        a += values[i]
+    return (a + b) + (c + d)
 
 
 @compiled
-def _receive(
-    table: int,
-    width: int,
-    rows: int,
-    message: int,
-    at: int,
-    along: int,
-    sums: Floats,
-    logs: Floats,
-    masses: Floats,
-    starts: Integers,
-) -> None:
-    """The clique's shares: its distribution given the separator, times the separator's shares."""
-    for row in range(rows):
-        o, i = table + row * width, starts[at + row]
+def _subtract_tops(table: Floats, width: int, tops: Floats, rows: Integers, along: int) -> None:
+    """Fills `tops` with the largest of the table over the axes that it lacks, and subtracts it."""
+    tops[:] = -np.inf
+    for row in range(rows.size):
+        logs, i = table[row * width : (row + 1) * width], rows[row]
         if along:
+            own = tops[i : i + width]
             for k in range(width):
-                mass = sums[i + k]
-                factor = masses[message + i + k] / mass if mass > 0 else 0.0
-                masses[o + k] = logs[o + k] * factor
+                own[k] = max(own[k], logs[k])
         else:
-            factor = masses[message + i] / sums[i] if sums[i] > 0 else 0.0
+            top = tops[i]
             for k in range(width):
-                masses[o + k] = logs[o + k] * factor
+                top = max(top, logs[k])
+            tops[i] = top
+    for row in range(rows.size):
+        logs, i = table[row * width : (row + 1) * width], rows[row]
+        if along:
+            own = tops[i : i + width]
+            for k in range(width):
+                logs[k] = logs[k] - own[k] if own[k] > -np.inf else -np.inf
+        elif tops[i] > -np.inf:
+            top = tops[i]
+            for k in range(width):
+                logs[k] -= top
+
+
+@compiled
+def _scale(
+    weights: Floats, width: int, shares: Floats, factors: Floats, rows: Integers, along: int
+) -> None:
+    """Fills `shares` with the weights times the factor of their separator's cell."""
+    for row in range(rows.size):
+        own = shares[row * width : (row + 1) * width]
+        given, i = weights[row * width : (row + 1) * width], rows[row]
+        if along:
+            factor = factors[i : i + width]
+            for k in range(width):
+                own[k] = given[k] * factor[k]
+        else:
+            for k in range(width):
+                own[k] = given[k] * factors[i]
 
 
 @compiled
@@ -314,25 +282,45 @@ def _propagate(
     starts: Integers,
     messages: Integers,
 ) -> float:
-    """Fills `masses` with the shares of every table; the columns of the programs as laid out."""
-    first_message = messages[0]
+    """Fills `masses` with the shares of every table; programs are as laid out above."""
     last = cliques.shape[0] - 1
-    end = cliques[last, 5] + cliques[last, 6]
+    first_message = messages[0]
+    sums = np.empty(cliques[last, 5] + cliques[last, 6] - first_message)
     for number in range(last, -1, -1):
-        first_step, end_step, table, width, rows, message, size, at, along = cliques[number]
+        first_step, end_step, table, width, height, message, size, at, along = cliques[number]
         for s in range(first_step, end_step):
-            out, w, r, a, at_a, along_a, b, at_b, along_b, _, _ = steps[s]
-            _add(out, w, r, a, at_a, along_a, b, at_b, along_b, logs, starts)
-        _send(table, width, rows, message, size, at, along, logs, masses, starts)
-    sums = masses[first_message:end].copy()
+            out, w, h, a, at_a, along_a, size_a, b, at_b, along_b, size_b = steps[s]
+            _add(
+                logs[out : out + w * h],
+                w,
+                logs[a : a + size_a],
+                starts[at_a : at_a + h],
+                along_a,
+                logs[b : b + size_b],
+                starts[at_b : at_b + h],
+                along_b,
+            )
+        own, rows = logs[table : table + width * height], starts[at : at + height]
+        up = logs[message : message + size]
+        mass = sums[message - first_message : message - first_message + size]
+        _subtract_tops(own, width, up, rows, along)
+        exponentiate(own)
+        _sum_out(own, width, mass, rows, along)
+        for k in range(size):
+            up[k] = up[k] + np.log(mass[k]) if mass[k] > 0 else -np.inf
     masses[first_message] = 1.0
     for number in range(last + 1):
-        first_step, end_step, table, width, rows, message, _, at, along = cliques[number]
-        own = sums[message - first_message :]
-        _receive(table, width, rows, message, at, along, own, logs, masses, starts)
+        first_step, end_step, table, width, height, message, size, at, along = cliques[number]
+        mass = sums[message - first_message : message - first_message + size]
+        down = masses[message : message + size]
+        for k in range(size):
+            mass[k] = down[k] / mass[k] if mass[k] > 0 else 0.0
+        shares, rows = masses[table : table + width * height], starts[at : at + height]
+        _scale(logs[table : table + width * height], width, shares, mass, rows, along)
         for s in range(end_step - 1, first_step - 1, -1):
-            out, w, r, a, at_a, along_a, b, at_b, along_b, size_a, size_b = steps[s]
-            _sum_out(out, w, r, a, at_a, along_a, size_a, masses, starts)
-            _sum_out(out, w, r, b, at_b, along_b, size_b, masses, starts)
+            out, w, h, a, at_a, along_a, size_a, b, at_b, along_b, size_b = steps[s]
+            whole = masses[out : out + w * h]
+            _sum_out(whole, w, masses[a : a + size_a], starts[at_a : at_a + h], along_a)
+            _sum_out(whole, w, masses[b : b + size_b], starts[at_b : at_b + h], along_b)
     log_partition: float = logs[first_message]
     return log_partition
