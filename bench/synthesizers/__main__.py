@@ -47,10 +47,15 @@ def run(implementation: Implementation, table: CodedTable, epsilon: str, seed: i
     return Run(
         *told,
         seconds=made.seconds,
-        peak_mb=None if made.peak_bytes is None else made.peak_bytes / 1e6,
+        peak_mb=_megabytes(made.peak_bytes),
+        child_mb=_megabytes(made.child_bytes),
         rows=len(next(iter(made.codes.values()))),
         **asdict(quality),
     )
+
+
+def _megabytes(size_bytes: int | None) -> float | None:
+    return None if size_bytes is None else size_bytes / 1e6
 
 
 def planned(

@@ -17,11 +17,15 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A synthetic table, what making it took, and its peak memory in bytes if it was measured."""
+    """A synthetic table, and what making it took: seconds, and peak memory where it was measured.
+
+    `child_bytes` is the part of a child process that holds no private row.
+    """
 
     codes: Codes
     seconds: float
-    peak_bytes: int | None
+    peak_bytes: int | None = None
+    child_bytes: int | None = None
 
 
 class Implementation(Protocol):

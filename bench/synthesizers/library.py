@@ -34,7 +34,7 @@ class InProcess:
         started = time.perf_counter()
         model = synthesizer.fit(session, synthesizer.Params(), None, seed, _silent)
         codes = model.sample(None, generator(seed)).codes
-        return Made(codes, time.perf_counter() - started, None)
+        return Made(codes, time.perf_counter() - started)
 
 
 def guarantee(epsilon: str) -> Guarantee:

@@ -39,7 +39,7 @@ class Reference:
         del epsilon
         started = time.perf_counter()
         codes = self.draw(table.used, np.random.default_rng(seed))
-        return Made(codes, time.perf_counter() - started, None)
+        return Made(codes, time.perf_counter() - started)
 
 
 REFERENCES = (

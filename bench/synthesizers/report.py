@@ -12,6 +12,7 @@ YARDSTICK = "dpmm-mst"
 FORMATS: Mapping[str, tuple[str, str]] = {
     "seconds": ("seconds", ".1f"),
     "peak_mb": ("peak MB", ",.0f"),
+    "child_mb": ("of it the child", ",.0f"),
     "one_way": ("1-way", ".4f"),
     "pairs": ("pairs", ".4f"),
     "triples": ("triples", ".4f"),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-MEASURES = ("seconds", "peak_mb", "one_way", "pairs", "triples", "k_marginal", "auc")
+MEASURES = ("seconds", "peak_mb", "child_mb", "one_way", "pairs", "triples", "k_marginal", "auc")
 
 Key = tuple[str, str, str, int]
 
@@ -17,8 +17,8 @@ Key = tuple[str, str, str, int]
 class Run:
     """One implementation's run on one table; without measures where `failure` says why it failed.
 
-    `epsilon` is decimal text, empty for a reference, which has none. `peak_mb` is in 10^6 bytes
-    and, like `auc`, None where it was not measured.
+    `epsilon` is decimal text, empty for a reference, which has none. `peak_mb` and
+    `child_mb` are in 10^6 bytes and, like `auc`, None where they were not measured.
     """
 
     table: str
@@ -27,6 +27,7 @@ class Run:
     seed: int
     seconds: float | None = None
     peak_mb: float | None = None
+    child_mb: float | None = None
     rows: int | None = None
     one_way: float | None = None
     pairs: float | None = None
@@ -63,7 +64,11 @@ class Results:
 
     def append(self, run: Run) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
+        with self._path.open("a+") as file:
+            file.seek(0)
+            before = file.read()
+            if before and not before.endswith("\n"):
+                file.write("\n")
             file.write(json.dumps(asdict(run)) + "\n")
 
     def runs(self) -> list[Run]:

@@ -12,10 +12,13 @@ from halftone_client import Halftone, HalftoneError, Release
 
 from bench.service.running import KEY, serving
 from bench.synthesizers.implementations import DELTA, Made, RunFailed
-from bench.synthesizers.memory import PeakOfDescendants
+from bench.synthesizers.memory import PeakMemory
 from bench.synthesizers.tables import CodedTable
 
 ASK_AGAIN_S = 0.02
+SETTLE_S = 3.0
+"""From a server's first answer to the request: its worker is still starting then."""
+
 BUDGET = {"epsilon": "100000", "delta": "1e-4"}
 
 
@@ -23,8 +26,8 @@ BUDGET = {"epsilon": "100000", "delta": "1e-4"}
 class Served:
     """Seconds run from the request until the release is seen to have succeeded.
 
-    Each release has a server of its own, started for it; the table was uploaded to the store
-    below `stores` beforehand. Peak memory is that of the worker and of its child processes.
+    Each release has a server of its own, started for it and then left alone for `SETTLE_S`; the
+    table was uploaded to the store below `stores` beforehand.
     """
 
     synthesizer: str
@@ -42,12 +45,13 @@ class Served:
         store = self.stores / table.name
         dataset = uploaded(table, store)
         with serving(store, workers=1) as (url, process), Halftone(url, KEY) as client:
-            with PeakOfDescendants(process.pid) as peak:
+            with PeakMemory(process.pid) as peak:
+                time.sleep(SETTLE_S)
                 started = time.perf_counter()
                 release = self._release(client, dataset, epsilon)
                 seconds = time.perf_counter() - started
             codes = table.coded(client.download(release))
-        return Made(codes, seconds, peak.total_bytes)
+        return Made(codes, seconds, peak.total_bytes, peak.child_bytes)
 
     def _release(self, client: Halftone, dataset: str, epsilon: str) -> Release:
         deadline = time.monotonic() + self.time_limit_s

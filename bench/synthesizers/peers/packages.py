@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import ClassVar
 import pandas as pd
 
 from bench.synthesizers.implementations import DELTA, Made, RunFailed
+from bench.synthesizers.memory import LOOK_S, peak_bytes
 from bench.synthesizers.tables import CodedTable
 
 HERE = Path(__file__).parent
@@ -86,22 +86,32 @@ def run_measured(arguments: Sequence[str], folder: Path, time_limit_s: float) ->
     with (folder / "said.txt").open("w+") as said:
         started = time.perf_counter()
         process = subprocess.Popen(arguments, stdout=said, stderr=subprocess.STDOUT, cwd=folder)
-        late = threading.Timer(time_limit_s, process.kill)
-        late.start()
         try:
-            _, status, usage = os.wait4(process.pid, 0)
+            peak = _watched_to_its_end(process, started + time_limit_s)
         finally:
-            late.cancel()
+            process.kill()
+            process.wait()
         seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
+        if peak is None:
+            raise RunFailed(f"not done after {time_limit_s:g} s")
         if process.returncode:
             said.seek(0)
-            raise RunFailed(_complaint(process.returncode, said.read(), seconds, time_limit_s))
-    return seconds, usage.ru_maxrss * 1024
+            lines = said.read().strip().splitlines() or ["without a word"]
+            raise RunFailed(f"ended with status {process.returncode}: {lines[-1]}")
+    return seconds, peak
 
 
-def _complaint(status: int, said: str, seconds: float, time_limit_s: float) -> str:
-    if seconds >= time_limit_s:
-        return f"not done after {time_limit_s:g} s"
-    lines = said.strip().splitlines()
-    return f"ended with status {status}: {lines[-1] if lines else 'without a word'}"
+def _watched_to_its_end(process: subprocess.Popen[bytes], deadline: float) -> int | None:
+    """The process's peak memory; None if it still runs at the deadline.
+
+    The peak is the kernel's record of the program alone: that of `wait4` would hold what this
+    process, which it was forked from, had.
+    """
+    peak = 0
+    while process.poll() is None:
+        if time.perf_counter() > deadline:
+            return None
+        peak = max(peak, peak_bytes(process.pid))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_S)
+    return peak
