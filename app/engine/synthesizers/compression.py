@@ -44,6 +44,16 @@ class Compression:
         )
         return cls(values.size, rare.astype(np.int64), shares)
 
+    @classmethod
+    def below(cls, counts: NDArray[np.float64], least: float) -> Compression:
+        """Cells of counts under `least` are rare; none of the counts is negative."""
+        rare = np.flatnonzero(counts < least)
+        if rare.size < 2:
+            return cls(counts.size, np.zeros(0, dtype=np.int64), np.zeros(0))
+        mass = float(counts[rare].sum())
+        shares = counts[rare] / mass if mass > 0 else np.full(rare.size, 1 / rare.size)
+        return cls(counts.size, rare.astype(np.int64), shares)
+
     @property
     def merged_cells(self) -> int:
         return self.cells - self.rare.size + bool(self.rare.size)

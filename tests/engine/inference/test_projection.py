@@ -41,3 +41,22 @@ def test_no_other_point_of_the_simplex_is_nearer(
     other = np.random.default_rng(seed).dirichlet(np.ones(values.size)) * total
     nearest = np.square(projected - values).sum()
     assert nearest <= np.square(other - values).sum() * (1 + 1e-9) + 1e-6
+
+
+def test_uncertain_counts_give_way_first() -> None:
+    # 6 + 3 + 1 must become 8: a shift of 1/2 takes 1/2, 1/2 and 1 of the last, of variance 2.
+    counts = onto_simplex(np.array([6.0, 3.0, 1.0]), 8.0, np.array([1.0, 1.0, 2.0]))
+    assert counts.tolist() == [5.5, 2.5, 0.0]
+
+
+@given(noisy, st.floats(1.0, 1e6), st.integers(0, 2**32))
+def test_no_other_point_of_the_simplex_is_nearer_in_standard_deviations(
+    values: np.ndarray, total: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    variance = rng.uniform(0.1, 10, values.size)
+    projected = onto_simplex(values, total, variance)
+    assert projected.sum() == pytest.approx(total, rel=1e-9)
+    other = rng.dirichlet(np.ones(values.size)) * total
+    nearest = (np.square(projected - values) / variance).sum()
+    assert nearest <= (np.square(other - values) / variance).sum() * (1 + 1e-9) + 1e-6

@@ -27,6 +27,14 @@ def test_cells_below_three_errors_are_merged_into_the_last() -> None:
     assert compression.rare_shares == pytest.approx([17.5 / 44, 26.5 / 44, 0])
 
 
+def test_cells_of_few_counts_are_merged_and_dealt_in_proportion() -> None:
+    compression = Compression.below(np.array([100.0, 20.0, 50.0, 30.0, 0.0]), 31.0)
+    assert compression.rare.tolist() == [1, 3, 4]
+    assert compression.rare_shares == pytest.approx([0.4, 0.6, 0])
+    assert Compression.below(np.array([100.0, 20.0, 50.0]), 31.0).merged_cells == 3
+    assert Compression.below(np.zeros(4), 31.0).rare_shares.tolist() == [0.25] * 4
+
+
 @pytest.mark.parametrize("values", [[100, 200], [100, 5, 200]])
 def test_nothing_is_merged_where_no_two_cells_are_rare(values: list[int]) -> None:
     compression = Compression.of(noisy(values), 3.0)

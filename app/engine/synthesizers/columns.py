@@ -1,0 +1,149 @@
+"""What the noisy one-way histograms tell of each column, and the cells to count pairs in.
+
+All of it is post-processing of what was measured: counts of ordered columns are smoothed, cells
+that do not stand out from the noise are merged, and the number of rows is known to all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.measurements import NoisyMarginal
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.shrinkage import Estimates
+from app.engine.inference.smoothing import smoothed
+from app.engine.privacy.queries import Measurement
+from app.engine.schema import Schema
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.one_way import OneWays
+from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
+
+Floats = NDArray[np.float64]
+
+FEWEST_SMOOTHED = 20
+"""Ordered cells under this are left as they were measured: little is to be gained."""
+
+GRID = 1024
+"""References are asked in steps of 1/1024 of a count."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Estimates of each column's own cells in rows, and the cells that stand out (`merged`)."""
+
+    axes: Axes
+    estimates: tuple[Estimates, ...]
+    compressions: tuple[Compression, ...]
+    size: Size
+
+    @classmethod
+    def of(cls, axes: Axes, schema: Schema, measured: OneWays, rare_below: float) -> Columns:
+        """Cells are rare below `rare_below` standard errors of what was measured."""
+        marginals = [in_rows(answer, measured.size) for answer in measured.answers]
+        total = float(max(measured.size.rows, 1))
+        estimates = tuple(
+            _estimated(marginal, ordered, total)
+            for marginal, ordered in zip(marginals, ordered_cells(axes, schema), strict=True)
+        )
+        compressions = tuple(
+            Compression.below(_projected(estimate, total), rare_below * _error(marginal))
+            for estimate, marginal in zip(estimates, marginals, strict=True)
+        )
+        return cls(axes, estimates, compressions, measured.size)
+
+    @property
+    def total(self) -> float:
+        """Rows, and 1 where the noisy number is less: what shares are of."""
+        return float(max(self.size.rows, 1))
+
+    @cached_property
+    def merged(self) -> Axes:
+        """The axes with their rare cells merged, in which pairs are counted."""
+        return Axes(
+            {
+                name: compression.grouping(grouping)
+                for (name, grouping), compression in zip(
+                    self.axes.groupings.items(), self.compressions, strict=True
+                )
+            }
+        )
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """Merged cells of each column."""
+        return dict(zip(self.merged.names, self.merged.shape, strict=True))
+
+    @cached_property
+    def marginals(self) -> tuple[NoisyMarginal, ...]:
+        """The estimates over merged cells, as measurements of a model; variances add up."""
+        return tuple(
+            NoisyMarginal(
+                (name,),
+                compression.add_up(estimate.means),
+                compression.add_up(estimate.variances),
+            )
+            for name, compression, estimate in zip(
+                self.axes.names, self.compressions, self.estimates, strict=True
+            )
+        )
+
+    @cached_property
+    def counts(self) -> dict[str, Floats]:
+        """Rows in each merged cell: not negative, of one total, in steps of 1/1024.
+
+        The grid hides in what order a processor adds up floats: a run that is started again
+        on another machine must ask the very same question.
+        """
+        return {
+            marginal.axes[0]: np.rint(
+                GRID * onto_simplex(marginal.values, self.total, marginal.variance)
+            )
+            / GRID
+            for marginal in self.marginals
+        }
+
+    @cached_property
+    def shares(self) -> dict[str, Floats]:
+        """`counts` divided by their sum."""
+        return {name: counts / counts.sum() for name, counts in self.counts.items()}
+
+
+def in_rows(answer: Measurement, size: Size) -> NoisyMarginal:
+    """A measurement in rows: rules that do not count all rows are scaled to the noisy rows."""
+    values = answer.values.astype(np.float64)
+    factor = 1.0
+    if answer.count.contribution.rule != "rows":
+        factor = size.rows / max(float(values.sum()), 1.0)
+    variance = max(answer.variance * factor**2, SMALLEST_VARIANCE)
+    return NoisyMarginal(answer.columns, values * factor, np.full(answer.shape, variance))
+
+
+def ordered_cells(axes: Axes, schema: Schema) -> tuple[int, ...]:
+    """How many cells of each axis, from the first, lie in order on a range; public."""
+    return tuple(
+        len(grouping.edges) - 1 if schema.column(name).ranged and grouping.merge is None else 0
+        for name, grouping in axes.groupings.items()
+    )
+
+
+def _estimated(marginal: NoisyMarginal, ordered: int, total: float) -> Estimates:
+    if ordered < FEWEST_SMOOTHED:
+        return Estimates(marginal.values, marginal.variance)
+    smooth = smoothed(marginal.values[:ordered], float(marginal.variance[0]), total)
+    return Estimates(
+        np.concatenate([smooth.means, marginal.values[ordered:]]),
+        np.concatenate([smooth.variances, marginal.variance[ordered:]]),
+    )
+
+
+def _projected(estimate: Estimates, total: float) -> Floats:
+    return onto_simplex(estimate.means, total, estimate.variances)
+
+
+def _error(marginal: NoisyMarginal) -> float:
+    return float(np.sqrt(marginal.variance.max()))
