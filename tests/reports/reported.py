@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from release_world import BY_ROW, COLOURS, World, wanted
+from release_world import BY_ROW, COLOURS, World, colours, wanted
 
+from app.engine.privacy.source import ArraySource
 from app.jobs.child import ChildHost
 
 NOTICE = "not private: do not publish"
@@ -72,3 +73,19 @@ def reported(service: World, host: ChildHost, release: str) -> dict[str, Any]:
     found: dict[str, Any] = service.custodian.get(f"{release}/report").json()
     assert found["state"] == "succeeded", found
     return found
+
+
+def published(
+    service: World,
+    dataset: str,
+    who: str = "custodian",
+    *,
+    rows: ArraySource | None = None,
+    **changes: Any,
+) -> str:
+    """A release of a dataset of `BY_ROW`, fitted in this process on `rows`, by default others
+    than the stored ones."""
+    asked = service.client(who).release(dataset, **{"guarantee": {"epsilon": "1"}, **changes})
+    assert asked.status_code == 202, asked.text
+    service.run_fit(rows or colours(40))
+    return f"/v1/releases/{asked.json()['id']}"

@@ -11,8 +11,15 @@ from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.wire import Frame, FrameError, pack, unpack
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import operations
-from app.engine.synthesizers.base import CountsTable, Preflight, Problem, PublicFacts, Table
-from app.engine.synthesizers.operations import Check, Checked, Described, Sample
+from app.engine.synthesizers.base import (
+    CountsTable,
+    ExpectedError,
+    Preflight,
+    Problem,
+    PublicFacts,
+    Table,
+)
+from app.engine.synthesizers.operations import Check, Checked, Described, Sample, expected_errors_of
 
 SCHEMA = colours()
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
@@ -144,3 +151,37 @@ def test_a_description_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     frame = Described("a", "b", "c", {}).to_frame()
     with pytest.raises(FrameError):
         Described.from_frame(change(frame, **wrong))
+
+
+def test_what_a_model_states_comes_back_as_it_was_sent() -> None:
+    stated = (ExpectedError(("size",), 0.25, 0.9), ExpectedError(("colour", "size"), 7.5, 0.95))
+    frame = travelled(Frame({"type": "result", "statement": operations.statement(stated)}))
+    assert expected_errors_of(frame.header["statement"], SCHEMA) == stated
+    assert expected_errors_of(operations.statement(()), SCHEMA) == ()
+
+
+ERROR = {"columns": ["size"], "distance": 0.25, "confidence": 0.9}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        None,
+        {},
+        {"expected_errors": None},
+        {"expected_errors": [ERROR] * (operations.MOST_EXPECTED_ERRORS + 1)},
+        {"expected_errors": [None]},
+        {"expected_errors": [{**ERROR, "columns": ["nothing like it"]}]},
+        {"expected_errors": [{**ERROR, "columns": []}]},
+        {"expected_errors": [{**ERROR, "columns": ["size", "size"]}]},
+        {"expected_errors": [{**ERROR, "columns": [7]}]},
+        {"expected_errors": [{**ERROR, "distance": float("nan")}]},
+        {"expected_errors": [{**ERROR, "distance": -0.1}]},
+        {"expected_errors": [{**ERROR, "distance": "0.1"}]},
+        {"expected_errors": [{**ERROR, "confidence": 1}]},
+        {"expected_errors": [{"columns": ["size"], "distance": 0.25}]},
+    ],
+)
+def test_a_statement_that_fits_no_dictionary_is_refused(statement: Any) -> None:
+    with pytest.raises(FrameError):
+        expected_errors_of(statement, SCHEMA)
