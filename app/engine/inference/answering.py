@@ -9,6 +9,7 @@ asked of one `Answering` share what was carried.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,29 +92,45 @@ class Answering:
 
     def _meet(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:
         """Shares over `wanted` and `separator`, gathered at a clique from all sides but one."""
-        missing = frozenset(wanted) - self._sets[clique]
         kept = frozenset((*wanted, *separator))
-        arrivals = []
-        for neighbour in self._neighbours[clique]:
-            if neighbour == target:
-                continue
-            part = self._ordered(missing & self._side(neighbour, clique))
-            if part:
-                arrivals.append(
-                    (self._ordered(self._sets[clique] & self._sets[neighbour]), neighbour, part)
-                )
-        needed = self._sets[clique] & kept
-        axes = self._ordered(needed.union(*(between for between, _, _ in arrivals)))
+        arrivals = self._arrivals(clique, target, kept - self._sets[clique])
+        held = self._sets[clique] & kept
+        axes = self._ordered(held.union(*(arrival.between for arrival in arrivals)))
         table = self._project(clique, axes)
         while arrivals:
-            between, neighbour, part = arrivals.pop()
-            carried, carried_axes = self._carry(neighbour, clique, part)
-            given = _given(carried, carried_axes, self._project(clique, between), between)
-            left = kept.union(*(later for later, _, _ in arrivals))
-            out = self._ordered(left.intersection((*axes, *part)))
+            outs = [self._left(axes, kept, arrivals, i) for i in range(len(arrivals))]
+            smallest = min(range(len(outs)), key=lambda i: cells_of(self._tree.shape, outs[i]))
+            arrival, out = arrivals.pop(smallest), outs[smallest]
+            carried, carried_axes = self._carry(arrival.origin, clique, arrival.wanted)
+            shares = self._project(clique, arrival.between)
+            given = _given(carried, carried_axes, shares, arrival.between)
             table = _product(table, axes, given, carried_axes, out)
             axes = out
         return table
+
+    def _arrivals(self, clique: int, target: int, missing: frozenset[str]) -> list[_Arrival]:
+        arrivals = []
+        for neighbour in self._neighbours[clique]:
+            if neighbour != target and (part := missing & self._side(neighbour, clique)):
+                between = self._ordered(self._sets[clique] & self._sets[neighbour])
+                arrivals.append(_Arrival(neighbour, between, self._ordered(part)))
+        return arrivals
+
+    def _left(
+        self, axes: AxisNames, kept: frozenset[str], arrivals: list[_Arrival], joined: int
+    ) -> AxisNames:
+        """The axes still needed once one of the arrivals has been joined."""
+        later = (a.between for i, a in enumerate(arrivals) if i != joined)
+        return self._ordered(kept.union(*later).intersection((*axes, *arrivals[joined].wanted)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """Axes wanted from beyond a neighbour, and the separator they are carried over."""
+
+    origin: int
+    between: AxisNames
+    wanted: AxisNames
 
 
 def _given(table: Floats, axes: AxisNames, separator: Floats, between: AxisNames) -> Floats:

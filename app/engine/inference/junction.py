@@ -73,6 +73,8 @@ class JunctionTree:
             check_axes(self.shape, clique, None)
             if clique != tuple(axis for axis in order if axis in clique):
                 raise ValueError("the axes of a clique are in table order")
+            if seen.issuperset(clique):
+                raise ValueError("each clique brings an axis of its own")
             if not seen.intersection(clique) <= set(separator):
                 raise ValueError("the cliques that hold an axis are connected")
             seen.update(clique)

@@ -3,19 +3,28 @@
 Each clique's new axes are drawn given the axes that it shares with its parent, by inverting
 the conditional distribution at one number in [0, 1) for each row. With low variance, the numbers
 of the rows that share a separator cell are evenly spaced from one random start (systematic
-sampling, Madow 1949), so each cell is drawn the floor or the ceiling of what is expected.
+sampling, Madow 1949), so each cell is drawn the floor or the ceiling of what is expected; then
+the values are dealt among these rows such that pairs across cliques meet expectation too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.inference.balancing import Columns, Groups, dealt, looks
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_MOST_LOOKS = 600_000_000
+"""About a second of dealing; beyond it, values are balanced against fewer axes."""
+
+_MOST_PAIR_CELLS = 2**21
 
 
 def sample(
@@ -27,25 +36,37 @@ def sample(
     exact: bool,
 ) -> dict[str, Integers]:
     """See `GraphicalModel.sample`."""
+    if rows < 0:
+        raise ValueError("a number of rows is not negative")
     cells: dict[str, Integers] = {}
     for clique, separator, table in zip(tree.cliques, tree.separators, shares, strict=True):
         new = tuple(axis for axis in clique if axis not in separator)
+        weights = _by_separator(table, clique, separator)
         given = _flat_cells(tree, separator, cells, rows)
-        spread = rng.random(rows) if exact else _even(given, rng)
-        drawn = _inverted(_by_separator(table, clique, separator), given, spread)
-        sizes = tuple(tree.shape[axis] for axis in new)
-        cells.update(zip(new, np.unravel_index(drawn, sizes), strict=True))
+        if exact:
+            drawn = _inverted(weights, given, rng.random(rows))
+        else:
+            groups = Groups.of(given, rng)
+            drawn = _inverted(weights, given, _even(groups, rng))
+            earlier = {axis: column for axis, column in cells.items() if axis not in separator}
+            drawn = _balanced(tree, new, groups, drawn, earlier, rng)
+        cells.update(zip(new, _unravelled(tree, new, drawn), strict=True))
     order = rng.permutation(rows)
-    return {axis: cells[axis].astype(np.int64)[order] for axis in tree.shape}
+    return {axis: cells[axis][order] for axis in tree.shape}
 
 
 def _flat_cells(
-    tree: JunctionTree, axes: AxisNames, cells: dict[str, Integers], rows: int
+    tree: JunctionTree, axes: AxisNames, cells: Mapping[str, Integers], rows: int
 ) -> Integers:
     flat = np.zeros(rows, dtype=np.int64)
     for axis in axes:
         flat = flat * tree.shape[axis] + cells[axis]
     return flat
+
+
+def _unravelled(tree: JunctionTree, axes: AxisNames, flat: Integers) -> list[Integers]:
+    sizes = [tree.shape[axis] for axis in axes]
+    return [column.astype(np.int64) for column in np.unravel_index(flat, sizes)]
 
 
 def _by_separator(table: Floats, clique: AxisNames, separator: AxisNames) -> Floats:
@@ -56,16 +77,13 @@ def _by_separator(table: Floats, clique: AxisNames, separator: AxisNames) -> Flo
     return table.transpose(shared + new).reshape(size, -1)
 
 
-def _even(given: Integers, rng: np.random.Generator) -> Floats:
-    """Evenly spaced numbers for the rows of each group, dealt in random order."""
-    rows = given.size
-    order = rng.permutation(rows)
-    order = order[np.argsort(given[order], kind="stable")]
-    _, firsts, counts = np.unique(given[order], return_index=True, return_counts=True)
-    rank = np.arange(rows) - np.repeat(firsts, counts)
-    start = np.repeat(rng.random(firsts.size), counts)
-    spread = np.empty(rows)
-    spread[order] = (rank + start) / np.repeat(counts, counts)
+def _even(groups: Groups, rng: np.random.Generator) -> Floats:
+    """Evenly spaced numbers for the rows of each group, in random order."""
+    counts = np.diff(groups.ends)
+    rank = np.arange(groups.order.size) - np.repeat(groups.ends[:-1], counts)
+    start = np.repeat(rng.random(counts.size), counts)
+    spread = np.empty(groups.order.size)
+    spread[groups.order] = (rank + start) / np.repeat(counts, counts)
     return spread
 
 
@@ -73,14 +91,43 @@ def _inverted(weights: Floats, given: Integers, spread: Floats) -> Integers:
     """For each row the cell at which its separator cell's cumulative share passes `spread`."""
     used, group = np.unique(given, return_inverse=True)
     rows = weights[used]
+    rows[rows.sum(axis=1) <= 0] = 1.0
     reach = np.cumsum(rows, axis=1)
-    empty = reach[:, -1] <= 0
-    reach[empty] = np.arange(1, rows.shape[1] + 1)
     reach /= reach[:, -1:]
     # One sorted array for all groups: group g covers the numbers from g to g + 1.
     ladder = (reach + np.arange(used.size)[:, None]).ravel()
-    found = np.searchsorted(ladder, group + spread, side="right")
-    found -= group * rows.shape[1]
+    found = np.searchsorted(ladder, group + spread, side="right") - group * rows.shape[1]
     last = rows.shape[1] - 1 - np.argmax((rows > 0)[:, ::-1], axis=1)
-    chosen: Integers = np.clip(found, 0, np.where(empty, rows.shape[1] - 1, last)[group])
-    return chosen.astype(np.int64)
+    chosen: Integers = np.minimum(found, last[group]).astype(np.int64)
+    return chosen
+
+
+def _balanced(
+    tree: JunctionTree,
+    new: AxisNames,
+    groups: Groups,
+    drawn: Integers,
+    earlier: Mapping[str, Integers],
+    rng: np.random.Generator,
+) -> Integers:
+    """The drawn values dealt among the rows of each group, against as many axes as time allows."""
+    widest = max((tree.shape[axis] for axis in new), default=1)
+    axes = [axis for axis in earlier if widest * tree.shape[axis] <= _MOST_PAIR_CELLS]
+    share = _MOST_LOOKS // len(tree.cliques)
+    affordable = share // max(1, looks(groups, drawn, len(new)))
+    if affordable < len(axes):
+        axes = [axes[i] for i in sorted(rng.permutation(len(axes))[:affordable])]
+    if not axes or not new or not drawn.size:
+        return drawn
+    values = np.arange(cells_of(tree.shape, new), dtype=np.int64)
+    return dealt(
+        groups,
+        drawn,
+        _columns(tree, new, _unravelled(tree, new, values)),
+        _columns(tree, tuple(axes), [earlier[axis] for axis in axes]),
+    )
+
+
+def _columns(tree: JunctionTree, axes: AxisNames, columns: list[Integers]) -> Columns:
+    sizes = np.array([tree.shape[axis] for axis in axes], dtype=np.int64)
+    return Columns(np.stack(columns, axis=1), sizes)
