@@ -33,10 +33,11 @@ Planned = tuple[str, Implementation, str, int]
 def run(implementation: Implementation, table: CodedTable, epsilon: str, seed: int) -> Run:
     """One run with its measures, or with the reason why there are none."""
     told = (table.name, implementation.name, epsilon, seed)
+    load = round(os.getloadavg()[0], 2)
     try:
         made = implementation.make(table, epsilon, seed)
     except RunFailed as error:
-        return Run(*told, failure=str(error))
+        return Run(*told, failure=str(error), load=load)
     quality = measures.quality(
         table.used,
         made.codes,
@@ -51,6 +52,7 @@ def run(implementation: Implementation, table: CodedTable, epsilon: str, seed: i
         child_mb=_megabytes(made.child_bytes),
         rows=len(next(iter(made.codes.values()))),
         **asdict(quality),
+        load=load,
     )
 
 

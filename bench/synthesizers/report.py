@@ -48,6 +48,8 @@ def _section(name: str, group: Sequence[Summary]) -> str:
         for each in group
         for reason in each.failures
     ]
+    load = max(each.highest_load for each in group)
+    lines += ["", f"Highest load average when a run began: {load:.1f}."]
     return "\n".join([*lines, *(["", "Failed:", "", *failures] if failures else []), ""])
 
 

@@ -19,6 +19,7 @@ class Run:
 
     `epsilon` is decimal text, empty for a reference, which has none. `peak_mb` and
     `child_mb` are in 10^6 bytes and, like `auc`, None where they were not measured.
+    `load` is the machine's load average when the run began: processes that wanted to run.
     """
 
     table: str
@@ -35,6 +36,7 @@ class Run:
     k_marginal: float | None = None
     auc: float | None = None
     failure: str | None = None
+    load: float | None = None
 
     @property
     def key(self) -> Key:
@@ -46,6 +48,7 @@ class Summary:
     """The means over the seeds of one implementation at one epsilon on one table.
 
     A measure is None where no run has it. `failures` are the distinct reasons, in order.
+    `highest_load` is that of the runs that did not fail.
     """
 
     table: str
@@ -54,6 +57,7 @@ class Summary:
     runs: int
     means: dict[str, float | None]
     failures: tuple[str, ...]
+    highest_load: float
 
 
 class Results:
@@ -103,4 +107,5 @@ def _summary(key: tuple[str, str, str], group: Sequence[Run]) -> Summary:
         values = [getattr(run, measure) for run in good if getattr(run, measure) is not None]
         means[measure] = fmean(values) if values else None
     failures = dict.fromkeys(run.failure for run in group if run.failure is not None)
-    return Summary(*key, len(good), means, tuple(failures))
+    load = max((run.load or 0 for run in good), default=0)
+    return Summary(*key, len(good), means, tuple(failures), load)

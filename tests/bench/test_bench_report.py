@@ -44,6 +44,12 @@ def test_what_was_not_measured_stays_empty_and_a_failure_is_told():
     assert "- mst, epsilon 1: out of memory" in text
 
 
+def test_the_load_that_seconds_were_measured_under_is_told():
+    runs = [a_run(load=0.4), a_run(seed=1, load=2.31), a_run(seed=2, failure="late", load=9.0)]
+    text = report.markdown(summaries(runs))
+    assert "Highest load average when a run began: 2.3." in text
+
+
 def test_every_row_has_a_cell_for_each_head():
     text = report.markdown(summaries([a_run(), a_run("resampled-rows", "", seconds=0.0)]))
     assert len({len(row) for row in rows(text)}) == 1
