@@ -163,7 +163,7 @@ class _Layout:
         return self.starts[number + 1] - self.starts[number]
 
     def _width(self, axes: AxisNames) -> int:
-        return self.tree.shape[axes[-1]]
+        return self.tree.shape[axes[-1]] if axes else 1
 
     def _rows(self, axes: AxisNames) -> int:
         return cells_of(self.tree.shape, axes[:-1])
