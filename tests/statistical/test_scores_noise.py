@@ -11,7 +11,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count
 from app.engine.schema import PrivacyUnit, Schema
 
-DRAWS = 20_000
+DRAWS = 10_000
 SIGMA = 0.5
 """In counts: 512 steps of the grid on which distances are noised."""
 SCHEMA = Schema.parse(

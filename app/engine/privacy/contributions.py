@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.compiled import compiled
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import Bounded
 from app.engine.privacy.declared import EntityFunction, FeatureClasses, MixtureMode, RowNumber
@@ -31,7 +30,6 @@ from app.engine.privacy.units import EntityCells, blocks_of_units, unit_of_rows
 from app.engine.schema import Schema
 from app.engine.tuple_tree import TupleTree
 
-_DENSE_CELLS = 2**20
 _ITEMS_AT_ONCE = 2**22
 
 Codes = Mapping[str, NDArray[Any]]
@@ -120,12 +118,6 @@ class Histogram:
                 return function.columns
 
 
-@compiled
-def _count_pairs(totals: Any, first: Any, width: int, second: Any, weight: int) -> None:
-    for place in range(len(first)):
-        totals[first[place] * width + second[place]] += weight
-
-
 class _Cells:
     """Cell numbers of one stretch of rows; a column grouped by one object is looked up once.
 
@@ -139,30 +131,19 @@ class _Cells:
 
     def of(self, histogram: Histogram) -> NDArray[np.int32]:
         """Flat cell numbers in C order, shape (rows,)."""
-        flat, last, width = self._split(histogram)
-        return flat * np.int32(width) + last
-
-    def count(self, totals: Counts, histogram: Histogram, weight: int) -> None:
-        """Adds `weight` for each row to its cell."""
-        flat, last, width = self._split(histogram)
-        _count_pairs(totals, flat, width, last, weight)
-
-    def _split(self, histogram: Histogram) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-        """The cell among all columns but the last, the cell of the last, and its cells."""
-        nowhere = np.zeros(self._rows, dtype=np.int32)
         if not histogram.columns:
-            return nowhere, nowhere, 1
-        *axes, last = zip(histogram.columns, histogram.groupings, strict=True)
-        flat = nowhere if not axes else self._column(*axes[0])
-        for name, grouping in axes[1:]:
-            flat = flat * np.int32(grouping.cells) + self._column(name, grouping)
-        return flat, self._column(*last), last[1].cells
+            return np.zeros(self._rows, dtype=np.int32)
+        axes = zip(histogram.columns, histogram.groupings, strict=True)
+        flat = self._column(*next(axes))
+        for name, grouping in axes:
+            flat = flat * np.int32(grouping.cells)
+            flat += self._column(name, grouping)
+        return flat
 
     def _column(self, name: str, grouping: Grouping) -> NDArray[np.int32]:
         cells = self._known.get((name, id(grouping)))
         if cells is None:
             wide = grouping.cell_of(self.codes[name])
-            # The compiled count looks at no bounds.
             if wide.size and not 0 <= wide.min() <= wide.max() < grouping.cells:
                 raise ValueError(f"a stored code of `{name}` is outside its grouping")
             cells = self._known[name, id(grouping)] = wide.astype(np.int32)
@@ -272,7 +253,7 @@ def _add_rows(totals: Counts, histogram: Histogram, cells: _Cells) -> None:
         numbers = histogram.of.steps(cells.codes[histogram.of.column])
         np.add.at(totals, cells.of(histogram), numbers)
     else:
-        cells.count(totals, histogram, _row_weight(histogram))
+        _add(totals, cells.of(histogram), _row_weight(histogram))
 
 
 def _row_weight(histogram: Histogram) -> int:
@@ -283,12 +264,12 @@ def _row_weight(histogram: Histogram) -> int:
     return clip_radius(histogram.contribution.norm, 1)
 
 
-def _add(totals: Counts, cells: NDArray[np.int64]) -> None:
-    if len(totals) <= _DENSE_CELLS:
-        totals += np.bincount(cells, minlength=len(totals))
+def _add(totals: Counts, cells: NDArray[np.integer[Any]], weight: int = 1) -> None:
+    if len(totals) > len(cells):
+        np.add.at(totals, cells, weight)
         return
-    hit, times = np.unique(cells, return_counts=True)
-    totals[hit] += times
+    times = np.bincount(cells, minlength=len(totals))
+    totals += times if weight == 1 else weight * times
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.messages import decode_answer, decode_question
+from app.engine.privacy.messages import decode_answer, decode_question, pack_question
 from app.engine.privacy.queries import Discovered, Measurement, Scored
 from app.engine.privacy.questions import (
     Counted,
     HandedOver,
     Kept,
     Question,
+    ScoreQuestion,
+    SelectQuestion,
     TrustedQuestion,
 )
 from app.engine.privacy.wire import unpack
@@ -23,7 +25,8 @@ from app.engine.privacy.wire import unpack
 class JournalEntry:
     """Question `number` (from 0), its SHA-256 in hex, both texts as packed frames, the charge.
 
-    A trusted call has an empty answer: the table it handed over is nobody's to keep.
+    The hash is of the whole question; the text leaves references out (see `kept_question`). A
+    trusted call has an empty answer: the table it handed over is nobody's to keep.
     """
 
     number: int
@@ -31,6 +34,18 @@ class JournalEntry:
     question: bytes
     answer: bytes
     loss: PrivacyLoss
+
+
+def kept_question(question: Question) -> bytes:
+    """The packed question as a journal keeps it: candidates without their references.
+
+    A reference is public, and made of earlier answers of the same journal. It can be as large
+    as a message may be, in each of many rounds, and nothing that reads a journal asks for it.
+    """
+    if isinstance(question, SelectQuestion | ScoreQuestion):
+        candidates = tuple(replace(each, reference=()) for each in question.candidates)
+        question = replace(question, candidates=candidates)
+    return pack_question(question)
 
 
 class Journal(Protocol):

@@ -8,6 +8,7 @@ spender. Caps end at 2^61 so that the sum of any two amounts fits SQLite's integ
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
@@ -188,16 +189,15 @@ class PrivacyLoss:
 
     def split(self, weights: Sequence[float]) -> tuple[PrivacyLoss, ...]:
         """Parts in proportion to `weights`, rounded down, so that they never exceed the whole."""
-        shares = [Fraction(weight) for weight in weights]
-        total = sum(shares)
-        if total <= 0 or min(shares) < 0:
+        times = Counter(weights)  # thousands may be equal, and fractions are slow
+        total = sum(Fraction(weight) * count for weight, count in times.items())
+        if total <= 0 or min(weights) < 0:
             raise AmountError("shares are non-negative and not all zero")
-        return tuple(
-            PrivacyLoss(
-                self.kind, int(self.amount * share / total), int(self.delta * share / total)
-            )
-            for share in shares
-        )
+        parts = {weight: self._part(Fraction(weight) / total) for weight in times}
+        return tuple(parts[weight] for weight in weights)
+
+    def _part(self, share: Fraction) -> PrivacyLoss:
+        return PrivacyLoss(self.kind, int(self.amount * share), int(self.delta * share))
 
     def as_wire(self) -> dict[str, str]:
         name = "epsilon" if self.kind == "pure" else "rho"

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.asking import Asking
-from app.engine.privacy.journal import Journal, JournalEntry
+from app.engine.privacy.journal import Journal, JournalEntry, kept_question
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import (
     decode_answer,
@@ -297,15 +297,15 @@ class SessionServer(Generic[A]):
         return self._answer(question, admitted)
 
     def _answer(self, question: Question, admitted: A) -> bytes:
-        packed = pack_question(question)
-        digest = question_digest(packed)
+        digest = question_digest(pack_question(question))
         number = self._charged
         if number < len(self._recorded):
             answer = self._replayed(self._recorded[number], digest)
         else:
             answer = pack(encode_answer(self._kernel.answer(admitted)))
             kept = b"" if isinstance(question, TrustedQuestion) else answer
-            self._journal.append(JournalEntry(number, digest, packed, kept, admitted.loss))
+            entry = JournalEntry(number, digest, kept_question(question), kept, admitted.loss)
+            self._journal.append(entry)
         self._charged += 1
         return answer
 

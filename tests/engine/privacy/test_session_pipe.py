@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import socket
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,12 @@ from app.engine.grouping import Grouping
 from app.engine.privacy.journal import JournalEntry, MemoryJournal, measurements
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.messages import encode_question
+from app.engine.privacy.messages import (
+    decode_question,
+    encode_question,
+    pack_question,
+    question_digest,
+)
 from app.engine.privacy.queries import (
     BudgetExhausted,
     Candidate,
@@ -27,7 +32,7 @@ from app.engine.privacy.queries import (
     QuestionRefused,
     Scored,
 )
-from app.engine.privacy.questions import CountQuestion
+from app.engine.privacy.questions import CountQuestion, SelectQuestion
 from app.engine.privacy.session import (
     MOST_PROGRESS,
     ChildFailed,
@@ -37,7 +42,7 @@ from app.engine.privacy.session import (
     SessionServer,
 )
 from app.engine.privacy.source import ArraySource
-from app.engine.privacy.wire import Frame, pack
+from app.engine.privacy.wire import Frame, FrameError, pack, unpack
 from app.engine.schema import PrivacyUnit, Schema
 
 ONE = 10**12
@@ -162,6 +167,38 @@ def test_scores_are_journaled_and_told_again_on_a_replay() -> None:
     assert len(replayed.journal.entries()) == 1
 
 
+def test_a_large_reference_stays_out_of_the_journal_but_not_out_of_the_hash() -> None:
+    def scoring(level: float) -> Callable[[socket.socket], None]:
+        def child(connection: socket.socket) -> None:
+            asked = RemoteSession(connection)
+            with contextlib.suppress(FrameError):  # the worker hangs up on another question
+                asked.scores([Candidate(Count(("a", "b")), (np.full((5, 4), level),))], RHO)
+                asked.finish(b"done")
+
+        return child
+
+    conversation = Conversation(scoring(1e6))
+    conversation.run()
+    (entry,) = conversation.journal.entries()
+    assert unpack(entry.question).arrays == ()
+    with pytest.raises(ReplayDiverged):
+        Conversation(scoring(1e6 + 1 / 1024), MemoryJournal([entry])).run()
+    Conversation(scoring(1e6), MemoryJournal([entry])).run()
+
+
+def test_a_question_without_references_is_refused() -> None:
+    def child(connection: socket.socket) -> None:
+        asked = RemoteSession(connection)
+        for ask in (asked.scores, asked.select):
+            with pytest.raises(QuestionRefused, match="reference"):
+                ask([Candidate(Count(("a",)), ()), Candidate(Count(()), ())], RHO)
+        asked.finish(b"done")
+
+    conversation = Conversation(child)
+    assert conversation.run() == b"done"
+    assert conversation.kernel.remaining.amount == 10 * ONE
+
+
 def test_the_journal_holds_what_the_child_saw() -> None:
     conversation = Conversation(ask_and_finish)
     report = json.loads(conversation.run())
@@ -170,7 +207,13 @@ def test_the_journal_holds_what_the_child_saw() -> None:
     for number, entry in enumerate(conversation.journal.entries()):
         assert entry.number == number
         assert entry.loss == RHO
-        assert entry.question_hash == hashlib.sha256(entry.question).hexdigest()
+        question = decode_question(unpack(entry.question))
+        if isinstance(question, SelectQuestion):  # the hash is of the references too
+            (candidate,) = question.candidates
+            assert (candidate.count, candidate.reference) == (Count(("b",)), ())
+            whole = Candidate(candidate.count, (np.ones(4),))
+            question = replace(question, candidates=(whole,))
+        assert entry.question_hash == question_digest(pack_question(question))
 
 
 def test_a_replay_gives_the_same_answers_without_new_noise_or_new_charge() -> None:
