@@ -9,7 +9,8 @@ COPY pyproject.toml README.md alembic.ini ./
 COPY app ./app
 COPY migrations ./migrations
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
- && /opt/halftone/bin/pip install --no-cache-dir --no-deps dist/*.whl
+ && /opt/halftone/bin/pip install --no-cache-dir --no-deps dist/*.whl \
+ && cd / && /opt/halftone/bin/python -m app.engine.warming
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/halftone halftone \

@@ -52,6 +52,7 @@ $(STAMP): $(INPUTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . -e ./client
+	$(BIN)/python -m app.engine.warming
 	rm -f $(VENV)/installed-*
 	touch $@
 
