@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.marginals import ChunkedTable, Marginal, chosen, distances, total_variation
+from app.engine.marginals import (
+    ChunkedTable,
+    Marginal,
+    chosen,
+    distances,
+    distinct,
+    total_variation,
+)
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import (
     CombinationErrors,
@@ -217,7 +224,7 @@ class _Comparison:
         numbers = []
         for table, owner in zip(self._sides, owners, strict=True):
             cells = _joined(grouping.cell_of(chunk[name]) for chunk in table.chunks([name]))
-            held = np.unique(owner * grouping.cells + cells) // grouping.cells
+            held = distinct(owner * grouping.cells + cells) // grouping.cells
             numbers.append(np.bincount(held))
         return _distance_of_numbers(*numbers)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.engine.privacy.loss import PrivacyLoss
@@ -167,3 +170,27 @@ def test_suppressed_fabricated_and_combination_errors_by_length() -> None:
     assert two.combination_error == pytest.approx(0.5 / 1.5)
     backwards = combination_errors(reported, original)[1]
     assert backwards.suppressed == pytest.approx(1 / 3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 2), st.sampled_from([-1, 3, 4]), st.integers(5, 6)), max_size=9
+    ),
+    st.booleans(),
+    st.sampled_from([7, 2**31 - 1]),  # with as many items a combination is no number of 63 bits
+)
+def test_combinations_are_counted_of_rows_or_of_the_units_that_have_them(
+    rows: list[tuple[int, ...]], of_units: bool, most_items: int
+) -> None:
+    owners = np.arange(len(rows)) % 3
+    table = np.array(rows, dtype=np.int32).reshape(len(rows), 3)
+    found = counted(table, most_items, 3, owners if of_units else None)
+    for length, level in enumerate(found.levels, 1):
+        having: dict[tuple[int, ...], list[int]] = {}
+        for number, row in enumerate(rows):
+            for combination in combinations(row, length):
+                if min(combination) >= 0:
+                    having.setdefault(combination, []).append(number % 3 if of_units else number)
+        plain = {each: len(set(numbers)) for each, numbers in having.items()}
+        assert level.items.tolist() == sorted(list(each) for each in plain)
+        assert level.counts.tolist() == [plain[each] for each in sorted(plain)]

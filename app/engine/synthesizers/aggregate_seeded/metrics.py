@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.marginals import distinct
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
 from app.engine.synthesizers.base import CombinationErrors
 
@@ -49,12 +50,12 @@ def _distinct(
     part: NDArray[np.int32], most_items: int, owners: Owners | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The distinct rows of some columns, and how many rows (or owners) have each."""
-    _, first, number = np.unique(
-        _keys(part, most_items), axis=0, return_index=True, return_inverse=True
-    )
+    keys = _keys(part, most_items)
+    by_row = 0 if keys.ndim > 1 else None
+    _, first, number = np.unique(keys, axis=by_row, return_index=True, return_inverse=True)
     number = number.reshape(-1).astype(np.int64)
     if owners is not None:
-        number = np.unique(owners * len(first) + number) % max(len(first), 1)
+        number = distinct(owners * len(first) + number) % max(len(first), 1)
     return part[first], np.bincount(number, minlength=len(first)).astype(np.int64)
 
 
