@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.inference.tree import Forest, NoisyMarginal, TreeModel, fit_tree
+from app.engine.inference.estimation import fit
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.archive import weights as stored_weights
 from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import (
     Limits,
@@ -27,9 +23,8 @@ from app.engine.synthesizers.base import (
     PublicFacts,
     PublicTable,
     Session,
-    Table,
 )
-from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.columns import Columns, in_rows
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -47,7 +42,7 @@ from app.engine.synthesizers.forecast import (
     run_problems,
     table_bytes,
 )
-from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
+from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.spanning import Pair, choose_tree
 
 MOST_COLUMNS = 200
@@ -61,8 +56,8 @@ class Shares(Params):
     """How the budget is divided; only the proportions matter."""
 
     one_way: float = Field(1.0, gt=0, le=1e6, description="One-way histograms, and the size.")
-    selection: float = Field(1.0, gt=0, le=1e6, description="Choosing the tree.")
-    two_way: float = Field(1.0, gt=0, le=1e6, description="Histograms of the tree's edges.")
+    selection: float = Field(0.5, gt=0, le=1e6, description="Choosing the tree.")
+    two_way: float = Field(1.5, gt=0, le=1e6, description="Histograms of the tree's edges.")
 
 
 class MstParams(Params):
@@ -74,7 +69,7 @@ class MstParams(Params):
     )
     shares: Shares = Field(default_factory=Shares, description="How the budget is divided.")
     rare_below: float = Field(
-        3.0,
+        2.0,
         ge=0,
         le=1000,
         description="Cells below this many standard errors are merged before pairs are counted.",
@@ -90,40 +85,6 @@ class MstParams(Params):
         description="How much one privacy unit counts in each histogram. "
         "The choice of the tree always counts rows.",
     )
-
-
-@dataclass(frozen=True)
-class MstModel:
-    """A tree over merged cells, and how each column is restored to its own cells."""
-
-    axes: Axes
-    compressions: tuple[Compression, ...]
-    tree: TreeModel
-    size: Size
-
-    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
-        rows = self.size.rows if rows is None else rows
-        cells = self.tree.sample(rows, rng)
-        codes = {
-            name: grouping.expand(compression.restore(cells.pop(name), rng), rng)
-            for (name, grouping), compression in zip(
-                self.axes.groupings.items(), self.compressions, strict=True
-            )
-        }
-        return Table(codes, rows, self.size.deal(rows, rng))
-
-    def dump(self) -> bytes:
-        header = {
-            "model": "mst",
-            "axes": self.axes.to_json(),
-            "edges": [list(edge) for edge in self.tree.forest.edges],
-            "size": self.size.to_json(),
-        }
-        arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {"shares": self.tree.shares}
-        for i, compression in enumerate(self.compressions):
-            arrays[f"rare{i}"] = compression.rare
-            arrays[f"rare_shares{i}"] = compression.rare_shares
-        return pack(header, arrays)
 
 
 class Mst:
@@ -177,22 +138,19 @@ class Mst:
         public: PublicTable | None,  # noqa: ARG002
         seed: int,  # noqa: ARG002
         progress: Progress,
-    ) -> MstModel:
+    ) -> TableModel:
         axes, _ = choose_axes(session.schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
         whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
         losses = _losses(whole, params, len(axes.names))
         progress(0.02, "counting columns")
-        columns = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
-        compressions = tuple(
-            Compression.of(answer, params.rare_below) for answer in columns.answers
-        )
-        merged = _merged_axes(axes, compressions)
+        measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
+        columns = Columns.of(axes, session.schema, measured, params.rare_below)
         progress(0.2, "choosing the tree")
         edges = choose_tree(
             session,
-            merged,
-            _references(axes, compressions, columns),
+            columns.merged,
+            columns.counts,
             losses.selection,
             most_cells=params.most_pair_cells,
             noise_per_cell=expected_distance(
@@ -200,32 +158,17 @@ class Mst:
             ),
         )
         progress(0.6, "counting pairs")
-        pairs = _measure_pairs(session, merged, edges, contribution)
+        pairs = _measure_pairs(session, columns.merged, edges, contribution)
         progress(0.75, "fitting the tree")
-        marginals = [
-            _merged_marginal(answer, compression, columns.size)
-            for answer, compression in zip(columns.answers, compressions, strict=True)
-        ] + [_marginal(answer, columns.size) for answer in pairs]
-        forest = Forest.spanning(dict(zip(merged.names, merged.shape, strict=True)), edges)
-        tree = fit_tree(forest, marginals, columns.size.rows)
-        return MstModel(axes, compressions, tree, columns.size)
-
-    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> MstModel:
-        header, arrays = unpack(data)
-        axes = Axes.from_json(header.get("axes"), schema)
-        compressions = tuple(
-            _stored_compression(arrays, i, cells) for i, cells in enumerate(axes.shape)
+        graph = fit(
+            columns.shape,
+            [*columns.marginals, *(in_rows(answer, columns.size) for answer in pairs)],
+            columns.total,
         )
-        shape = {
-            name: compression.merged_cells
-            for name, compression in zip(axes.names, compressions, strict=True)
-        }
-        forest = _stored_forest(shape, header.get("edges"))
-        shares = stored_weights(arrays, "shares", (forest.length,))
-        if any(not np.isclose(forest.node(shares, root).sum(), 1) for root in forest.roots):
-            raise ModelFormatError("the stored model's shares do not add up")
-        size = Size.from_json(header.get("size"), unit)
-        return MstModel(axes, compressions, TreeModel(forest, shares), size)
+        return TableModel(self.name, axes, columns.compressions, graph, columns.size)
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
+        return TableModel.load(self.name, schema, unit, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,33 +234,6 @@ def _errors(
     return errors
 
 
-def _merged_axes(axes: Axes, compressions: Sequence[Compression]) -> Axes:
-    return Axes(
-        {
-            name: compression.grouping(grouping)
-            for (name, grouping), compression in zip(
-                axes.groupings.items(), compressions, strict=True
-            )
-        }
-    )
-
-
-def _references(
-    axes: Axes, compressions: Sequence[Compression], columns: one_way.OneWays
-) -> dict[str, NDArray[np.float64]]:
-    """Noisy counts of each column's merged cells, all with the noisy number of rows.
-
-    They lie on a dyadic grid, which hides in what order a processor adds up floats: a run
-    that is started again on another machine must ask the very same question.
-    """
-    return {
-        name: np.rint(1024 * columns.size.rows * compression.add_up(shares)) / 1024
-        for name, compression, shares in zip(
-            axes.names, compressions, columns.shares(), strict=True
-        )
-    }
-
-
 def _measure_pairs(
     session: Session, axes: Axes, pairs: Sequence[Pair], contribution: Contribution
 ) -> tuple[Measurement, ...]:
@@ -329,37 +245,3 @@ def _measure_pairs(
     ]
     left = session.remaining
     return session.count(questions, PrivacyLoss(left.kind, left.amount))
-
-
-def _marginal(answer: Measurement, size: Size) -> NoisyMarginal:
-    """A measurement in rows: rules that do not count all rows are scaled to the noisy rows."""
-    values = answer.values.astype(np.float64)
-    factor = 1.0
-    if answer.count.contribution.rule != "rows":
-        factor = size.rows / max(float(values.sum()), 1.0)
-    variance = max(answer.variance * factor**2, SMALLEST_VARIANCE)
-    return NoisyMarginal(answer.columns, values * factor, np.full(answer.shape, variance))
-
-
-def _merged_marginal(answer: Measurement, compression: Compression, size: Size) -> NoisyMarginal:
-    """The one-way measurement over merged cells; variances add up within a cell."""
-    own = _marginal(answer, size)
-    return NoisyMarginal(own.axes, compression.add_up(own.values), compression.add_up(own.variance))
-
-
-def _stored_compression(
-    arrays: dict[str, NDArray[np.generic]], position: int, cells: int
-) -> Compression:
-    rare = arrays.get(f"rare{position}")
-    if rare is None or rare.dtype != np.int64 or rare.ndim != 1:
-        raise ModelFormatError("the stored model merges impossible cells")
-    shares = stored_weights(arrays, f"rare_shares{position}", rare.shape)
-    return Compression.stored(cells, rare.astype(np.int64), shares)
-
-
-def _stored_forest(shape: dict[str, int], edges: object) -> Forest:
-    try:
-        pairs = [(str(first), str(second)) for first, second in edges]  # type: ignore[attr-defined]
-        return Forest.spanning(shape, pairs)
-    except (TypeError, ValueError) as error:
-        raise ModelFormatError("the stored model has no valid tree") from error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,10 @@ from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
+from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.base import generator
-from app.engine.synthesizers.mst import Mst, MstModel, MstParams
+from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.mst import Mst, MstParams
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
@@ -41,7 +44,7 @@ def session(loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW, rows: int = 3000
 
 def fit(
     form: MstParams | None = None, loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW
-) -> MstModel:
+) -> TableModel:
     open_session = session(loss, unit)
     model = Mst().fit(open_session, form or params(), None, 7, quiet)
     assert open_session.remaining.amount <= 5, "all is spent but what rounding down leaves"
@@ -88,20 +91,20 @@ def test_clipped_counts_are_scaled_to_the_rows() -> None:
     form = params(contribution={"rule": "clipped", "norm": 1.5})
     model = fit(form, GAUSSIAN, HOUSEHOLD)
     assert abs(model.size.rows - 3000) < 100
-    assert model.tree.marginal(("colour",)).sum() == pytest.approx(1)
+    assert model.graph.marginal(("colour",)).sum() == pytest.approx(1)
 
 
 def test_one_column_and_two_need_no_selection() -> None:
     alone = fit(params(columns=["colour"]), GAUSSIAN)
-    assert alone.tree.forest.edges == ()
+    assert alone.graph.tree.cliques == (("colour",),)
     pair = fit(params(columns=["colour", "size"]), GAUSSIAN)
-    assert pair.tree.forest.edges == (("colour", "size"),)
+    assert [set(clique) for clique in pair.graph.tree.cliques] == [{"colour", "size"}]
 
 
 def test_a_pair_too_large_is_sampled_independently() -> None:
     form = params(columns=["colour", "size"], most_pair_cells=4)
     model = Mst().fit(session(), form, None, 7, quiet)
-    assert model.tree.forest.edges == ()
+    assert max(map(len, model.graph.tree.cliques)) == 1
     assert model.sample(100, generator(4)).rows == 100
 
 
@@ -188,26 +191,10 @@ def test_a_stored_model_samples_as_before(seed: int) -> None:
     assert np.array_equal(before.entity, after.entity)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "edges",
-    [None, [["colour"]], [["colour", "weight"]], [["colour", "size"], ["size", "colour"]], 7],
-)
-def test_a_stored_tree_that_is_none_is_refused(edges: object) -> None:
-    header, arrays = unpack(fit().dump())
+def test_a_model_of_another_method_is_refused() -> None:
+    model = dataclasses.replace(fit(loss=GAUSSIAN), method="swift")
     with pytest.raises(ModelFormatError):
-        Mst().load(colours(), ROW, pack({**header, "edges": edges}, arrays))
-
-
-@pytest.mark.parametrize("name", ["shares", "rare1", "rare_shares1"])
-def test_stored_arrays_that_do_not_fit_are_refused(name: str) -> None:
-    header, arrays = unpack(fit(loss=GAUSSIAN).dump())
-    without = {key: array for key, array in arrays.items() if key != name}
-    with pytest.raises(ModelFormatError):
-        Mst().load(colours(), ROW, pack(header, without))
-    with pytest.raises(ModelFormatError):
-        Mst().load(colours(), ROW, pack(header, {**arrays, name: -arrays[name] - 1}))
-    with pytest.raises(ModelFormatError):
-        Mst().load(colours(), ROW, pack(header, {**arrays, name: arrays[name][1:]}))
+        Mst().load(colours(), ROW, model.dump())
 
 
 def test_the_forecast_is_the_worst_tree() -> None:
@@ -215,8 +202,8 @@ def test_the_forecast_is_the_worst_tree() -> None:
     # One-ways have 4 + 10 + 7 cells; the two largest pairs 70 and 40.
     assert preflight.cells == 21 + 110
     assert preflight.problems == ()
-    # A third of rho 1 over two pairs: sigma = 1 / sqrt(2 / 6).
-    assert preflight.expected_error == pytest.approx(3**0.5)
+    # Half of rho 1 over two pairs: sigma = 1 / sqrt(2 / 4).
+    assert preflight.expected_error == pytest.approx(2**0.5)
 
 
 @pytest.mark.parametrize(
