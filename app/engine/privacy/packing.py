@@ -103,12 +103,12 @@ class Packing:
         }
 
     def _reference(self, reference: Reference) -> dict[str, Any]:
-        """A whole array travels on its grid, in small integers; equal vectors travel once."""
+        """A whole array travels as integers of its grid; equal vectors travel once."""
         if not isinstance(reference, GridReference) and len(reference) == 1:
             reference = on_grid(reference[0])
         if isinstance(reference, GridReference):
-            self.arrays.append(narrowed(reference.steps))
-            return {"cells": len(self.arrays) - 1}
+            self.arrays += [reference.steps, narrowed(reference.apart)]
+            return {"cells": len(self.arrays) - 2, "apart": len(self.arrays) - 1}
         return {"factors": [self._vector(_as_float(factor)) for factor in reference]}
 
     def _vector(self, vector: NDArray[np.float64]) -> int:
@@ -241,8 +241,10 @@ class Unpacking:
 
     def _reference(self, value: dict[str, Any]) -> Reference:
         if "cells" in value:
-            cells = self._pick(self.arrays, Fields(value, {"cells"}).value("cells"))
-            return allowed(lambda: GridReference(cells))
+            wire = Fields(value, {"cells", "apart"})
+            cells = self._pick(self.arrays, wire.value("cells"))
+            apart = self._pick(self.arrays, wire.value("apart"))
+            return allowed(lambda: GridReference(cells, apart))
         numbers = Fields(value, {"factors"}).items("factors")
         if len(numbers) > MOST_COLUMNS:
             raise FrameError("a reference has too many factors")

@@ -239,14 +239,28 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class GridReference:
-    """A public reference rounded to a grid: `steps`, integers of any type, in 1/1024 of a count,
-    of the count's shape. Raises `ValueError` for anything but integers."""
+    """A public reference rounded to a grid, in steps of `SCORE_STEP`.
 
-    steps: NDArray[np.integer[Any]]
+    steps: signed integers of any type, of the count's shape. apart: signed integers, shape
+    (2, n): flat places, rising strictly, and the steps that stand there instead, so that a few
+    large cells do not make all the others wide. Raises `ValueError` for anything else.
+    """
+
+    steps: NDArray[np.signedinteger[Any]]
+    apart: NDArray[np.signedinteger[Any]] = field(
+        default_factory=lambda: np.zeros((2, 0), dtype=np.int8)
+    )
 
     def __post_init__(self) -> None:
-        if self.steps.dtype.kind != "i":
+        if self.steps.dtype.kind != "i" or self.apart.dtype.kind != "i":
             raise ValueError("steps are signed integers")
+        if self.apart.ndim != 2 or len(self.apart) != 2:
+            raise ValueError("steps that stand apart come with their places")
+        places = self.apart[0]
+        if not (places[1:] > places[:-1]).all():
+            raise ValueError("the places of a reference rise strictly")
+        if len(places) and not 0 <= places[0] <= places[-1] < self.steps.size:
+            raise ValueError("a place of a reference lies outside it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,27 +21,33 @@ from app.engine.privacy.sensitivity import GRID
 LARGEST_REFERENCE = 2.0**40
 """The most counts that a reference may sum to, signs left out."""
 _CELLS_AT_ONCE = 2**16
+_BYTES_APART = 8
 
 Reference = tuple[NDArray[np.float64], ...] | GridReference
-Block = tuple[slice, NDArray[Any]]
+Block = tuple[slice, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
 class GridCells:
-    """A reference cell by cell: flat integers, in steps of 1/1024 of a count."""
+    """A reference cell by cell."""
 
-    steps: NDArray[np.integer[Any]]
+    reference: GridReference
 
     @property
     def total(self) -> float:
         """The counts that it sums to."""
-        return float(self.steps.sum(dtype=np.float64)) / GRID
+        return math.fsum(float(steps.sum()) for _, steps in self.blocks()) / GRID
 
     def blocks(self) -> Iterator[Block]:
         """Stretches of cells with their steps."""
-        for first in range(0, len(self.steps), _CELLS_AT_ONCE):
+        flat = self.reference.steps.reshape(-1)
+        places, apart = self.reference.apart.astype(np.int64)
+        for first in range(0, len(flat), _CELLS_AT_ONCE):
             part = slice(first, first + _CELLS_AT_ONCE)
-            yield part, self.steps[part]
+            steps = flat[part].astype(np.int64)
+            here = slice(*np.searchsorted(places, (part.start, part.stop)))
+            steps[places[here] - first] = apart[here]
+            yield part, steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +81,23 @@ def on_grid(array: Any) -> GridReference:
     values = _numbers(array)
     with np.errstate(over="ignore"):
         _check_size(float(np.abs(values).sum()))
-    return GridReference(np.rint(values * GRID).astype(np.int64))
+    return _narrow(np.rint(values * GRID).astype(np.int64))
+
+
+def _narrow(steps: NDArray[np.int64]) -> GridReference:
+    """The steps in the type that takes the fewest bytes with those apart that do not fit it."""
+    sizes = np.abs(steps)
+    kinds = (np.int8, np.int16, np.int32)
+    beyond = [int(np.count_nonzero(sizes > np.iinfo(kind).max)) for kind in kinds]
+    costs = [
+        steps.size * np.dtype(kind).itemsize + _BYTES_APART * many
+        for kind, many in zip(kinds, beyond, strict=True)
+    ]
+    kind = kinds[costs.index(min(costs))]
+    apart = sizes > np.iinfo(kind).max
+    flat = np.flatnonzero(apart)
+    narrow: NDArray[np.signedinteger[Any]] = np.where(apart, 0, steps).astype(kind)
+    return GridReference(narrow, np.stack([flat, steps.reshape(-1)[flat]]))
 
 
 def checked_reference(reference: Reference, shape: tuple[int, ...]) -> CheckedReference:
@@ -105,12 +127,10 @@ def checked_reference(reference: Reference, shape: tuple[int, ...]) -> CheckedRe
 def _checked_cells(reference: GridReference, shape: tuple[int, ...]) -> GridCells:
     if reference.steps.shape != shape:
         raise _misfit()
-    flat = reference.steps.reshape(-1)
-    size = 0.0
-    for _, steps in GridCells(flat).blocks():
-        size += float(np.abs(steps, dtype=np.float64).sum())
-    _check_size(size / GRID)
-    return GridCells(flat)
+    checked = GridCells(reference)
+    sizes = (float(np.abs(steps, dtype=np.float64).sum()) for _, steps in checked.blocks())
+    _check_size(math.fsum(sizes) / GRID)
+    return checked
 
 
 def _numbers(array: Any) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ def joint_norms(weights: Sequence[float], sensitivities: Sequence[float]) -> tup
     return math.fsum(moved), math.sqrt(math.fsum(each**2 for each in moved))
 
 
-def expected_score_errors(
+def expected_distance_errors(
     counts: Sequence[Count],
     weights: Sequence[float],
     unit: PrivacyUnit,

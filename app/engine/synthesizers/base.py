@@ -237,7 +237,7 @@ class Session(Protocol):
     def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
         """Noisy distances, in counts, of all candidates from their public references.
 
-        One joint measurement, counted in bounded memory: `expected_score_errors` of
+        One joint measurement, counted in bounded memory: `expected_distance_errors` of
         `app.engine.privacy.scores` tells its standard errors beforehand.
         """
         ...

@@ -40,7 +40,7 @@ from app.engine.privacy.questions import (
     SelectQuestion,
     TrustedQuestion,
 )
-from app.engine.privacy.references import on_grid
+from app.engine.privacy.references import checked_reference, on_grid
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack, unpack
 from app.engine.synthesizers.base import Table
 
@@ -69,7 +69,9 @@ SCORES = ScoreQuestion(
         Candidate(Count(("a", "b"), {"a": GROUPING}), (np.ones(2), np.arange(3.0))),
         Candidate(Count(("b", "a")), (np.arange(3.0), np.ones(2)), weight=0.25),
         Candidate(Count(("a", "b")), (np.full((2, 3), 0.3),)),
-        Candidate(Count(("a",)), GridReference(np.array([1, -7], dtype=np.int64))),
+        Candidate(
+            Count(("a",)), GridReference(np.array([1, -7], dtype=np.int8), np.array([[0], [999]]))
+        ),
     ),
     RHO,
 )
@@ -92,10 +94,10 @@ def check_candidates(again: Sequence[Candidate], original: Sequence[Candidate]) 
         assert candidate.count == asked.count
         assert (candidate.weight, candidate.bias) == (asked.weight, asked.bias)
         if isinstance(candidate.reference, GridReference):
-            steps = candidate.reference.steps.tolist()
             whole = asked.reference
             expected = whole if isinstance(whole, GridReference) else on_grid(whole[0])
-            assert steps == expected.steps.tolist()
+            assert candidate.reference.steps.tolist() == expected.steps.tolist()
+            assert candidate.reference.apart.tolist() == expected.apart.tolist()
             continue
         assert not isinstance(asked.reference, GridReference)
         for factor, vector in zip(candidate.reference, asked.reference, strict=True):
@@ -111,9 +113,26 @@ def test_scores_survive_the_wire() -> None:
 
 def test_equal_vectors_travel_once_and_arrays_in_small_integers() -> None:
     arrays = encode_question(SCORES).arrays
-    assert [array.dtype for array in arrays] == [np.float64, np.float64, np.int16, np.int8]
+    kinds = [np.float64, np.float64, np.int16, np.int8, np.int8, np.int16]
+    assert [array.dtype for array in arrays] == kinds
     pairs = [Candidate(Count(("a", "b")), (np.ones(100), np.arange(100.0)))] * 4950
     assert len(pack_question(ScoreQuestion(tuple(pairs), RHO))) < 2**20
+
+
+def test_a_long_reference_survives_the_wire() -> None:
+    counts = np.zeros((300, 300))
+    counts[[0, 217, 218, 299], [5, 0, 200, 299]] = [0.3, 7.0, -2e6, 1e9]
+    sent = ScoreQuestion((Candidate(Count(("a", "b")), (counts,)),), RHO)
+    again = decode_question(unpack(pack_question(sent)))
+    assert isinstance(again, ScoreQuestion)
+    reference = checked_reference(again.candidates[0].reference, (300, 300))
+    steps = np.concatenate([steps for _, steps in reference.blocks()])
+    assert steps.tolist() == np.rint(counts * 1024).reshape(-1).tolist()
+    assert len(pack_question(sent)) < 300 * 300 + 1000
+    nothing = ScoreQuestion((Candidate(Count(("a", "b")), (np.zeros((300, 300)),)),), RHO)
+    again = decode_question(unpack(pack_question(nothing)))
+    assert isinstance(again, ScoreQuestion)
+    assert checked_reference(again.candidates[0].reference, (300, 300)).total == 0
 
 
 def test_noisy_scores_survive_the_wire() -> None:
@@ -154,9 +173,11 @@ def hostile(reference: Any, *arrays: np.ndarray[Any, Any]) -> Frame:
     [
         [0, 2],
         {},
-        {"cells": 9},
-        {"cells": -1},
-        {"cells": 0.0},
+        {"cells": 2},
+        {"cells": 9, "apart": 2},
+        {"cells": 2, "apart": 9},
+        {"cells": -1, "apart": 2},
+        {"cells": 2, "apart": 2.0},
         {"cells": 0, "factors": [0, 1]},
         {"factors": 0},
         {"factors": [0, 9]},
@@ -172,7 +193,11 @@ def test_a_reference_that_is_none_is_no_question(reference: Any) -> None:
 
 def test_cells_of_another_type_are_refused() -> None:
     with pytest.raises(QuestionRefused, match="integers"):
-        decode_question(hostile({"cells": 0}))
+        decode_question(hostile({"cells": 0, "apart": 2}, np.zeros((2, 0), np.int8)))
+    with pytest.raises(QuestionRefused, match="outside"):
+        decode_question(
+            hostile({"cells": 3, "apart": 2}, np.ones((2, 1), np.int8), np.zeros(1, np.int8))
+        )
 
 
 @pytest.mark.parametrize("question", [COUNTS, SELECTION, SCORES, TrustedQuestion(RHO)])

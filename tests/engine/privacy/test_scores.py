@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from privacy_tables import schema, session, table
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import RowNumber
 from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.planning import Planner, ScorePlan
 from app.engine.privacy.queries import (
@@ -28,8 +31,8 @@ from app.engine.privacy.queries import (
     Scored,
 )
 from app.engine.privacy.questions import ScoreQuestion
-from app.engine.privacy.references import ProductCells, checked_reference, on_grid
-from app.engine.privacy.scores import expected_score_errors, relative_weights
+from app.engine.privacy.references import GridCells, ProductCells, checked_reference, on_grid
+from app.engine.privacy.scores import expected_distance_errors, relative_weights
 from app.engine.schema import PrivacyUnit
 
 ONE = 10**12
@@ -195,10 +198,10 @@ def test_errors_are_known_before_from_public_facts(rule: Contribution, loss: Pri
     ]
     source = table(SIZES, ROWS, ENTITIES, 2)
     answer = session(source, loss).scores(candidates, loss)
-    forecast = expected_score_errors(counts, weights, source.unit, loss)
+    forecast = expected_distance_errors(counts, weights, source.unit, loss)
     assert answer.standard_error == pytest.approx(np.array(forecast), rel=1e-5)
     none = PrivacyLoss(loss.kind, 0)
-    assert min(expected_score_errors(counts, weights, source.unit, none)) > 2**61
+    assert min(expected_distance_errors(counts, weights, source.unit, none)) > 2**61
 
 
 ZEROS = (np.zeros(3),)
@@ -219,6 +222,12 @@ REFUSED: dict[str, Callable[[], list[Candidate]]] = {
     "no factor": lambda: [Candidate(AB, ())],
     "steps of another shape": lambda: [Candidate(A, GridReference(np.zeros(4, np.int8)))],
     "steps too large": lambda: [Candidate(A, GridReference(np.full(3, -(2**63))))],
+    "large steps of another shape": lambda: [
+        Candidate(A, GridReference(np.zeros(4, np.int8), np.array([[3], [200]])))
+    ],
+    "large steps too large": lambda: [
+        Candidate(A, GridReference(np.zeros(3, np.int8), np.array([[2], [2**62]])))
+    ],
     "no numbers": lambda: [Candidate(A, (np.array(["x", "y", "z"]),))],
     "not a number": lambda: [Candidate(A, (np.array([0.0, math.nan, 0.0]),))],
     "too large": lambda: [Candidate(AB, (np.full(3, 1e300), np.full(4, 1e300)))],
@@ -259,7 +268,46 @@ def test_steps_are_signed_integers() -> None:
     for steps in (np.zeros(3), np.zeros(3, np.uint8), np.zeros(3, bool)):
         with pytest.raises(ValueError, match="integers"):
             GridReference(steps)  # type: ignore[arg-type]
-    assert on_grid([0.25, -1.0]).steps.tolist() == [256, -1024]
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        ([[3], [200]], "outside"),
+        ([[-1], [200]], "outside"),
+        ([[1, 1], [200, 300]], "rise"),
+        ([[2, 0], [200, 300]], "rise"),
+        ([[0, 1]], "places"),
+        ([0, 1], "places"),
+        ([[0.0], [1.0]], "integers"),
+    ],
+)
+def test_steps_apart_lie_each_in_a_place_of_its_own(apart: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        GridReference(np.zeros(3, np.int8), np.array(apart))
+
+
+@pytest.mark.parametrize("large", [0, 1, 40, 4000])
+@pytest.mark.parametrize("height", [0.1, 20.0, 1e5, 1e8])
+def test_a_reference_is_kept_in_few_bytes_and_lost_nowhere(large: int, height: float) -> None:
+    rng = np.random.default_rng(8)
+    counts = rng.uniform(-0.1, 0.1, (40, 2, 1000))
+    counts.reshape(-1)[rng.permutation(80_000)[:large]] = rng.choice([-height, height], large)
+    reference = on_grid(counts)
+    steps = np.concatenate([steps for _, steps in GridCells(reference).blocks()])
+    assert steps.tolist() == np.rint(counts * 1024).reshape(-1).tolist()
+    assert GridCells(reference).total == pytest.approx(counts.sum(), abs=40)
+    assert reference.steps.shape == counts.shape
+    assert reference.steps.itemsize == 1
+    assert reference.apart.shape == (2, large if height > 0.12 else 0)
+
+
+def test_a_reference_of_large_cells_is_as_wide_as_they_are() -> None:
+    for height, width in ((0.1, 1), (10.0, 2), (1000.0, 4)):
+        reference = on_grid(np.full(50, height))
+        assert (reference.steps.itemsize, reference.apart.shape) == (width, (2, 0))
+    huge = on_grid(np.full(50, 2.0**30))
+    assert huge.apart.tolist() == [list(range(50)), [2**40] * 50]
 
 
 class Unreadable:
@@ -295,3 +343,19 @@ def test_many_candidates_are_counted_a_few_at_a_time(monkeypatch: pytest.MonkeyP
     expected = [float(np.abs(EXACT - each).sum()) for each in references]
     assert answer.values.tolist() == near(*expected)
     assert not kernel._exact._kept
+
+
+def test_all_pairs_of_100_columns_are_scored_in_seconds() -> None:
+    rng = np.random.default_rng(1)
+    sizes = {f"c{place}": 12 for place in range(100)}
+    codes = {name: rng.integers(0, 12, 20_000) for name in sizes}
+    opened = open_session(codes, schema(**sizes), PrivacyUnit("row"), RHO)
+    shares = np.full(12, 1 / 12)
+    candidates = [
+        Candidate(Count(pair), (20_000 * shares, shares)) for pair in combinations(sizes, 2)
+    ]
+    started = time.process_time()
+    answer = opened.scores(candidates, RHO)
+    assert time.process_time() - started < 4
+    assert answer.values.shape == (4950,)
+    assert answer.standard_error == pytest.approx(np.full(4950, math.sqrt(4950 / 2)))
