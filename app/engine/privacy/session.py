@@ -47,6 +47,7 @@ from app.engine.privacy.wire import (
     ChannelClosed,
     Frame,
     FrameError,
+    is_too_large,
     pack,
 )
 from app.engine.schema import PrivacyUnit, Schema
@@ -180,7 +181,10 @@ class RemoteSession(Asking):
         self._channel.send(Frame({"type": "failure", "detail": detail[:_LONGEST_DETAIL]}))
 
     def _ask(self, question: Question) -> Answer:
-        self._channel.send_packed(pack_question(question))
+        packed = pack_question(question)
+        if is_too_large(packed, MOST_BYTES_FROM_CHILD):  # the worker would end the session
+            raise QuestionRefused("the question is larger than a message to the kernel may be")
+        self._channel.send_packed(packed)
         frame = self._channel.receive()
         if frame.header.get("type") == "refused":
             raise _refusal(frame.header)

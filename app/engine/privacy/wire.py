@@ -82,6 +82,12 @@ def unpack(data: bytes, most_bytes: int = MOST_BYTES_TO_CHILD) -> Frame:
     return _frame(bytes(rest[:header_size]), rest[header_size:])
 
 
+def is_too_large(data: bytes, most_bytes: int) -> bool:
+    """Whether a reader who takes so many bytes would refuse this frame."""
+    _, header_size, body_size = _PREFIX.unpack(data[: _PREFIX.size])
+    return bool(header_size > MOST_HEADER_BYTES or header_size + body_size > most_bytes)
+
+
 class Channel:
     """Frames over a connected stream socket, of which it is the only reader and writer."""
 

@@ -41,7 +41,15 @@ from app.engine.privacy.questions import (
     TrustedQuestion,
 )
 from app.engine.privacy.references import checked_reference, on_grid
-from app.engine.privacy.wire import Frame, FrameError, narrowed, pack, unpack
+from app.engine.privacy.wire import (
+    MOST_HEADER_BYTES,
+    Frame,
+    FrameError,
+    is_too_large,
+    narrowed,
+    pack,
+    unpack,
+)
 from app.engine.synthesizers.base import Table
 
 RHO = PrivacyLoss.zcdp(10**12, 5)
@@ -253,6 +261,15 @@ def test_half_a_character_in_a_header_is_no_frame() -> None:
     for header in ({"type": "\ud800"}, {"type": "x", "\udfff": [1]}, {"type": [{"a": "\udc00"}]}):
         with pytest.raises(FrameError):
             unpack(pack(Frame(header)))
+
+
+def test_a_header_has_a_limit_of_its_own() -> None:
+    short, long = (pack(Frame({"type": "x" * size})) for size in (2**10, MOST_HEADER_BYTES))
+    assert not is_too_large(short, 2**20)
+    assert is_too_large(short, 2**10)
+    assert is_too_large(long, 2**30)
+    with pytest.raises(FrameError):
+        unpack(long)
 
 
 def test_a_number_out_of_range_is_no_frame() -> None:

@@ -28,6 +28,7 @@ from app.engine.privacy.queries import (
     Candidate,
     Contribution,
     Count,
+    GridReference,
     KernelFailure,
     QuestionRefused,
     Scored,
@@ -184,6 +185,27 @@ def test_a_large_reference_stays_out_of_the_journal_but_not_out_of_the_hash() ->
     with pytest.raises(ReplayDiverged):
         Conversation(scoring(1e6 + 1 / 1024), MemoryJournal([entry])).run()
     Conversation(scoring(1e6), MemoryJournal([entry])).run()
+
+
+def test_a_question_larger_than_a_message_is_refused_before_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.engine.privacy.session.MOST_BYTES_FROM_CHILD", 2**16)
+
+    def child(connection: socket.socket) -> None:
+        asked = RemoteSession(connection)
+        wide = GridReference(np.zeros(2**16, dtype=np.int8))
+        many = [Candidate(Count(("a",)), (np.ones(5),))] * 1000
+        for candidates in ([Candidate(Count(("a",)), wide)], many):
+            with pytest.raises(QuestionRefused, match="larger"):
+                asked.scores(candidates, RHO)
+        assert asked.remaining == asked.allowance
+        asked.scores(many[:10], RHO)
+        asked.finish(b"done")
+
+    conversation = Conversation(child)
+    assert conversation.run() == b"done"
+    assert conversation.kernel.remaining.amount == 9 * ONE
 
 
 def test_a_question_without_references_is_refused() -> None:
