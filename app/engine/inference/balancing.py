@@ -1,10 +1,11 @@
 """Which row of a group gets which of the values that were drawn for the group.
 
 Given the axes of a separator, the model holds the new axes independent of all that was drawn
-before, so any dealing of a group's values among its rows is a fair one. Dealt at random, the
-counts over a new axis and an earlier one scatter as independent draws do; dealt in turn, each
-row getting the value whose counts lag most behind what is expected, they stay within a few
-rows of it. Rows come in random order, so that nothing but these pairs is told by the order.
+before, so every dealing of a group's values among its rows is as likely as any other. Dealt at
+random, the counts over a new axis and an earlier one scatter as independent draws do. Here the
+values whose counts with the row's earlier cells lag behind expectation are the likelier ones,
+so that these counts stay within a few rows of it. Rows are met in random order; a value never
+met with a cell before is as likely as at random, so that rare cells are not favoured.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from app.engine.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+_HASTE = 0.5
+"""How much likelier, in logarithms, a value becomes for each row that its counts lag behind."""
+
+_MOST_HASTE = 500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +67,10 @@ def looks(groups: Groups, drawn: Integers, new_axes: int) -> int:
     return int(np.dot(distinct, np.diff(groups.ends))) * new_axes
 
 
-def dealt(groups: Groups, drawn: Integers, new: Columns, earlier: Columns) -> Integers:
-    """The values `drawn` for each row, dealt anew within each group.
+def dealt(
+    groups: Groups, drawn: Integers, new: Columns, earlier: Columns, rng: np.random.Generator
+) -> Integers:
+    """The values `drawn` for each row, dealt anew within each group, one of them to each row.
 
     `new.cells[value]` are the cells of the new axes that a value stands for; `earlier.cells`
     has a line for each row.
@@ -83,6 +92,7 @@ def dealt(groups: Groups, drawn: Integers, new: Columns, earlier: Columns) -> In
         earlier.cells,
         places[:-1].reshape(areas.shape),
         np.zeros(places[-1]),
+        rng.random(drawn.size),
     )
 
 
@@ -98,29 +108,34 @@ def _deal(
     earlier_cells: Integers,
     places: Integers,
     lags: Floats,
+    numbers: Floats,
 ) -> Integers:
     """`lags` holds, for each pair of axes, what is expected so far less what was dealt."""
     new_axes, earlier_axes = places.shape
     chosen = np.empty(order.size, dtype=np.int64)
-    scores = np.empty(values.size)
+    weights = np.empty(values.size)
     left = counts.copy()
     for group in range(ends.size - 1):
         start, end = firsts[group], firsts[group + 1]
         rows = ends[group + 1] - ends[group]
         for at in range(ends[group], ends[group + 1]):
             row = order[at]
-            scores[start:end] = 0.0
+            weights[start:end] = 0.0
             for a in range(new_axes):
                 for b in range(earlier_axes):
                     base = places[a, b] + earlier_cells[row, b] * new_sizes[a]
                     for i in range(start, end):
-                        lags[base + new_cells[values[i], a]] += counts[i] / rows
+                        weights[i] += lags[base + new_cells[values[i], a]]
                     for i in range(start, end):
-                        scores[i] += lags[base + new_cells[values[i], a]]
-            best = -1
+                        lags[base + new_cells[values[i], a]] += counts[i] / rows
+            total = 0.0
             for i in range(start, end):
-                if left[i] > 0 and (best < 0 or scores[i] > scores[best]):
-                    best = i
+                if left[i] > 0:
+                    total += left[i] * np.exp(min(_HASTE * weights[i], _MOST_HASTE))
+                weights[i] = total
+            best, mark = start, numbers[at] * total
+            while weights[best] <= mark and best < end - 1:
+                best += 1
             left[best] -= 1
             chosen[row] = values[best]
             for a in range(new_axes):

@@ -125,6 +125,7 @@ def _balanced(
         drawn,
         _columns(tree, new, _unravelled(tree, new, values)),
         _columns(tree, tuple(axes), [earlier[axis] for axis in axes]),
+        rng,
     )
 
 

@@ -1,0 +1,76 @@
+"""Propagation and estimation against Private-PGM, where the package `mbi` is installed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from small_models import every_set, noisy, random_axes, random_joint, random_shape
+
+from app.engine.inference.estimation import fit
+from app.engine.inference.junction import JunctionTree
+from app.engine.inference.model import GraphicalModel
+from app.engine.inference.propagation import Propagation
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    mbi = pytest.importorskip("mbi")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def potentials_of(
+    seed: int,
+) -> tuple[dict[str, int], list[tuple[str, ...]], Propagation, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shape = random_shape(rng)
+    order = sorted(shape, key=lambda axis: shape[axis])
+    factors = list(
+        dict.fromkeys(tuple(sorted(axes, key=order.index)) for axes in random_axes(rng, shape, 5))
+    )
+    propagation = Propagation(JunctionTree.of(shape, factors), factors)
+    return shape, factors, propagation, rng.normal(0, 2, propagation.length)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
+    shape, factors, propagation, potentials = potentials_of(seed)
+    propagation.run(potentials)
+    model = GraphicalModel(propagation.tree, propagation.shares())
+    domain = mbi.Domain(tuple(shape), tuple(shape.values()))
+    tables = {
+        axes: mbi.Factor(domain.project(axes), potentials[place].reshape([shape[a] for a in axes]))
+        for axes, place in propagation.places.items()
+    }
+    vector = mbi.CliqueVector(domain, factors, tables)
+    for axes in every_set(shape, 2):
+        theirs = mbi.marginal_oracles.variable_elimination(vector, axes).values
+        assert np.abs(model.marginal(axes) - np.asarray(theirs)).max() < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_without_pull_is_no_worse_than_that_of_mbi(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = {"a": 3, "b": 4, "c": 2, "d": 3}
+    whole = random_joint(rng, shape)
+    pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
+    measured = [noisy(rng, shape, whole, pair, 500.0, 10.0) for pair in pairs]
+    domain = mbi.Domain(tuple(shape), tuple(shape.values()))
+    theirs = mbi.estimation.MirrorDescent(domain, iters=3000).estimate(
+        [mbi.LinearMeasurement(m.values.ravel(), m.axes, 10.0) for m in measured], known_total=500
+    )
+    ours = fit(shape, measured, 500.0, shrinkage=1e-5, tolerance=1e-4, most_steps=50_000)
+
+    def chi_square(marginals: list[np.ndarray]) -> float:
+        return sum(
+            float(np.square(500 * share - m.values).sum()) / 100
+            for share, m in zip(marginals, measured, strict=True)
+        )
+
+    own = chi_square([ours.marginal(m.axes) for m in measured])
+    other = chi_square([np.asarray(theirs.project(m.axes).values) / 500 for m in measured])
+    assert own == pytest.approx(other, rel=1e-3)
+    assert own < other + 1e-3
