@@ -42,3 +42,5 @@ def serving(
     finally:
         process.terminate()
         process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()

@@ -60,6 +60,7 @@ class Served:
             release = client.release(dataset, self.synthesizer, guarantee, wait=False)
             while not release.is_finished:
                 if time.monotonic() > deadline:
+                    client.cancel(release)
                     raise RunFailed(f"not done after {self.time_limit_s:g} s")
                 time.sleep(ASK_AGAIN_S)
                 release = client.get_release(release)
