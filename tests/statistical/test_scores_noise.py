@@ -27,9 +27,8 @@ SCHEMA = Schema.parse(
 )
 
 
-@pytest.mark.parametrize("kind", ["zcdp", "pure"])
 @pytest.mark.parametrize(
-    ("rule", "moved"), [(Contribution(), 3.0), (Contribution("one"), 1.0)], ids=["rows", "one"]
+    ("kind", "rule", "moved"), [("zcdp", Contribution(), 3.0), ("pure", Contribution("one"), 1.0)]
 )
 def test_noise_has_the_stated_scale_and_not_one_10_percent_off(
     kind: str, rule: Contribution, moved: float
