@@ -81,15 +81,15 @@ def request(
     return Accepted(release.id, replayed=False)
 
 
-def drop(session: Session, principal: Principal, release_id: str) -> None:
-    """Stop the comparison, if it runs, and erase what it found. Dropping nothing is harmless.
+def drop(session: Session, principal: Principal, release_id: str) -> bool:
+    """Stop the comparison, if it runs, and erase what it found; whether there was any.
 
     Raises `Forbidden` for others than the custodian.
     """
     release, _ = _guarded(session, principal, release_id)
     report = repository.of_release(session, release.id)
     if report is None:
-        return
+        return False
     _drop(session, report)
     audit.record(
         session,
@@ -98,6 +98,7 @@ def drop(session: Session, principal: Principal, release_id: str) -> None:
         subject=release.id,
         detail={},
     )
+    return True
 
 
 def forget(session: Session, dataset_id: str) -> None:

@@ -22,6 +22,7 @@ from app.routers.description import refusing
 from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paths import ReleaseId
 from app.routers.wire import ExactRoute
+from app.storage.reclaim import reclaim
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ExactRoute)
 
@@ -94,7 +95,10 @@ def get_report(
     summary="Drop the exact part of a report",
     responses={204: {"description": "There is no exact part now."}, **refusing(403, 404)},
 )
-def delete_report(release_id: ReleaseId, principal: Caller, session: WriteSession) -> Response:
+def delete_report(release_id: ReleaseId, principal: Caller, database: DatabaseDep) -> Response:
     """Stops the comparison, if it runs, and erases what it found. The public part stays."""
-    service.drop(session, principal, release_id)
+    with database.write() as session:
+        dropped = service.drop(session, principal, release_id)
+    if dropped:
+        reclaim(database)
     return Response(status_code=204)

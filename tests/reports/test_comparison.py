@@ -264,6 +264,19 @@ def test_lengths_with_too_many_combinations_are_left_out(monkeypatch: pytest.Mon
     assert found.rows == []
 
 
+def test_nothing_is_as_far_from_something_as_can_be() -> None:
+    rules = [{"kind": "order", "columns": ["a", "b"]}]
+    schema = digits("ab", rules, entity=True)
+    for real, made in (([], MADE), (REAL, []), ([], [])):
+        owners = (np.arange(len(real)), np.arange(len(made)))
+        found = figures(real, made, schema, owners=owners, combinations=model(schema, KEPT))
+        distance = float(bool(real or made))
+        assert found.pairs.mean == distance
+        assert found.entities is not None
+        assert found.entities.rows_per_entity == distance
+        assert found.combinations is not None
+
+
 codes = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=8)
 
 

@@ -293,6 +293,23 @@ def test_a_running_comparison_stops_and_stores_nothing(
     assert not any(each.part == "exact" for each in kept(service, ChunkRow))
 
 
+@pytest.mark.parametrize("end", [drop, erase])
+def test_what_was_erased_is_in_no_file_any_more(
+    service: World, host: ChildHost, end: Callable[[World, str], None]
+) -> None:
+    dataset = uploaded(service, host, "colour,size,day\n" + "red,1,2024-01-01\n" * 4711)
+    release = published(service, dataset)
+    reported(service, host, release)
+
+    def holders() -> list[str]:
+        files = [path for path in service.settings.data.rglob("*") if path.is_file()]
+        return [path.name for path in files if b'{"real":4711' in path.read_bytes()]
+
+    assert holders() != []
+    end(service, release)
+    assert holders() == []
+
+
 def test_a_report_is_erased_with_its_dataset_and_cannot_be_made_any_more(
     service: World, host: ChildHost, release: str
 ) -> None:

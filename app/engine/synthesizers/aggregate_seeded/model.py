@@ -22,6 +22,7 @@ from app.engine.synthesizers.aggregate_seeded.layout import Layout
 from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
 from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
+from app.engine.synthesizers.archive import counts as stored_counts
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import ComparedCombinations, Table
 from app.engine.synthesizers.size import Size
@@ -72,6 +73,8 @@ class AggregateSeededModel:
     """The kept combinations, the noisy size of the table, and how to make rows.
 
     `unseen` is the count that stands for a pair that was not kept, where a row is completed.
+    `in_pairs`, shape (items,), holds the counts of pairs of each item, None where shares are of
+    singles alone.
     """
 
     layout: Layout
@@ -79,6 +82,7 @@ class AggregateSeededModel:
     size: Size
     making: Making
     unseen: float
+    in_pairs: NDArray[np.int64] | None = None
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         wanted = rows if rows is not None else self.making.rows
@@ -161,9 +165,17 @@ class AggregateSeededModel:
         for column in self.layout.required:
             mine = self.layout.axis == column
             if counts[mine].any() and rows:
-                shares = onto_simplex(counts[mine].astype(np.float64), max(self._units, 1))
-                available[mine] = apportion(shares, rows, rng)
+                available[mine] = apportion(self._shares(counts[mine], mine), rows, rng)
         return available
+
+    def _shares(self, counts: NDArray[np.int64], mine: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Shares of a column's items: by their counts, and half by those of their pairs."""
+        units = max(self._units, 1)
+        shares = onto_simplex(counts.astype(np.float64), units) / units
+        if self.in_pairs is None:
+            return shares
+        in_pairs = np.where(counts > 0, self.in_pairs[mine], 0)
+        return (shares + in_pairs / in_pairs.sum()) / 2 if in_pairs.any() else shares
 
     def _complete(
         self,
@@ -199,6 +211,8 @@ class AggregateSeededModel:
             name: array if name.startswith("items") else narrowed(array)
             for name, array in self.aggregates.to_arrays().items()
         }
+        if self.in_pairs is not None:
+            arrays["in_pairs"] = narrowed(self.in_pairs)
         return pack(header, arrays)
 
     @classmethod
@@ -218,6 +232,9 @@ class AggregateSeededModel:
             Size.from_json(header.get("size"), unit),
             Making.from_json(header.get("making")),
             unseen,
+            stored_counts(arrays, "in_pairs", (layout.most_items,))
+            if "in_pairs" in arrays
+            else None,
         )
 
 
