@@ -71,6 +71,13 @@ def distances(
             yield total_variation(*one.beside(other))
 
 
+def counts(table: ChunkedTable, marginals: Sequence[Marginal]) -> Iterator[Counts | None]:
+    """The counts of each marginal, flat, in order; None of one that has too many cells."""
+    for group in _groups(marginals):
+        for tally in _counted(table, group):
+            yield tally.counts if tally.cells is None else None
+
+
 def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Values that are not negative, each once, in order. (Sorting is some twenty times faster
     than `np.unique` by itself, which hashes where it is asked for nothing but the values.)"""

@@ -27,7 +27,7 @@ from app.releases import repository as releases
 from app.releases import results, samples
 from app.releases.models import ReleaseRow
 from app.reports import repository, service
-from app.reports.comparison import Subject, compared
+from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows
 from app.reports.synthetic import SyntheticRows
 from app.storage.blobs import BlobStore
@@ -95,7 +95,7 @@ class _Order:
             self.schema,
             self.unit,
             columns,
-            _measured(self.tables, self.schema, columns),
+            _measured(self.tables, self.schema, self.unit, columns),
             expected_errors_of(stated, self.schema),
             self._combinations_model(),
         )
@@ -117,19 +117,19 @@ def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> Synthetic
 
 
 def _measured(
-    tables: Sequence[Published], schema: Schema, columns: Sequence[str]
-) -> tuple[Marginal, ...]:
+    tables: Sequence[Published], schema: Schema, unit: PrivacyUnit, columns: Sequence[str]
+) -> tuple[Measured, ...]:
     """The marginals of modelled columns that were measured, each once, in order."""
-    found: dict[tuple[Any, ...], Marginal] = {}
+    found: dict[tuple[Any, ...], Measured] = {}
     for table in tables:
-        count = table.count if isinstance(table, Measurement) else None
-        if (
-            not isinstance(count, Count)
-            or not count.columns
-            or not set(count.columns) <= set(columns)
-        ):
+        if not isinstance(table, Measurement) or not isinstance(table.count, Count):
+            continue
+        count = table.count
+        if not count.columns or not set(count.columns) <= set(columns):
             continue
         own = {name: schema.column(name).grouping for name in count.columns}
         marginal = Marginal({name: count.groupings.get(name, own[name]) for name in own})
-        found.setdefault(tuple(marginal.groupings.items()), marginal)
+        counts_rows = count.contribution.rule == "rows" or unit.kind == "row"
+        noisy = table.values.reshape(-1) if counts_rows else None
+        found.setdefault(tuple(marginal.groupings.items()), Measured(marginal, noisy))
     return tuple(found.values())

@@ -20,6 +20,7 @@ from app.engine.marginals import (
     ChunkedTable,
     Marginal,
     chosen,
+    counts,
     distances,
     distinct,
     total_variation,
@@ -41,6 +42,7 @@ from app.reports.schemas import (
     Entities,
     Exact,
     ExpectedBeside,
+    MeasuredDistance,
     Rows,
 )
 
@@ -70,6 +72,15 @@ class ComparedRows(ChunkedTable, Protocol):
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A marginal that the release measured; `noisy` are its noisy counts of rows, flat, if
+    rows are what was counted."""
+
+    marginal: Marginal
+    noisy: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
 class Subject:
     """What is compared, from public facts: the dictionary, and what the release published.
 
@@ -80,7 +91,7 @@ class Subject:
     schema: Schema
     unit: PrivacyUnit
     columns: tuple[str, ...]
-    measured: tuple[Marginal, ...]
+    measured: tuple[Measured, ...]
     expected: tuple[ExpectedError, ...]
     combinations: CombinationsModel | None
 
@@ -97,8 +108,8 @@ class Subject:
     def measured_cells(self, columns: Sequence[str]) -> Marginal:
         """In the cells in which the release measured each column, else the dictionary's."""
         used: dict[str, Grouping] = {}
-        for marginal in self.measured:
-            used = {**marginal.groupings, **used}
+        for measured in self.measured:
+            used = {**measured.marginal.groupings, **used}
         own = self.marginal(columns).groupings
         return Marginal({name: used.get(name, own[name]) for name in columns})
 
@@ -115,7 +126,7 @@ def compared(
     progress(0.4, "triples")
     triples = comparison.drawn(3, TRIPLES, WORST_TRIPLES)
     progress(0.6, "measured marginals")
-    measured = comparison.distances(subject.measured[:MOST_MEASURED])
+    measured = comparison.measured()
     expected = comparison.expected()
     progress(0.7, "constraints")
     constraints = comparison.constraints()
@@ -164,6 +175,15 @@ class _Comparison:
             listed=worst[:most_listed],
         )
 
+    def measured(self) -> list[MeasuredDistance]:
+        measured = self._subject.measured[:MOST_MEASURED]
+        marginals = [each.marginal for each in measured]
+        exact = counts(self._sides[0], marginals)
+        return [
+            MeasuredDistance(**distance.model_dump(), noisy=_noisy_distance(real, each.noisy))
+            for each, distance, real in zip(measured, self.distances(marginals), exact, strict=True)
+        ]
+
     def expected(self) -> list[ExpectedBeside]:
         modelled = [
             each
@@ -190,16 +210,16 @@ class _Comparison:
         names = tuple(dict.fromkeys(name for _, rule in judged for name in rule.columns))
         if not judged:
             return []
-        counts = np.zeros((2, len(judged)), dtype=np.int64)
+        broken = np.zeros((2, len(judged)), dtype=np.int64)
         for side, table in enumerate(self._sides):
             for chunk in table.chunks(names):
-                counts[side] += [int(rule.violations(chunk).sum()) for _, rule in judged]
+                broken[side] += [int(rule.violations(chunk).sum()) for _, rule in judged]
         return [
             Broken(
                 number=number,
                 columns=list(dict.fromkeys(rule.columns)),
-                real=int(counts[0, place]),
-                synthetic=int(counts[1, place]),
+                real=int(broken[0, place]),
+                synthetic=int(broken[1, place]),
             )
             for place, (number, rule) in enumerate(judged)
         ]
@@ -275,6 +295,14 @@ def _distance_of_numbers(real: NDArray[np.int64], synthetic: NDArray[np.int64]) 
     return total_variation(
         np.bincount(real, minlength=most + 1), np.bincount(synthetic, minlength=most + 1)
     )
+
+
+def _noisy_distance(
+    real: NDArray[np.int64] | None, noisy: NDArray[np.int64] | None
+) -> float | None:
+    if real is None or noisy is None:
+        return None
+    return total_variation(real, np.maximum(noisy, 0))
 
 
 def _combinations(errors: CombinationErrors) -> Combinations:

@@ -53,6 +53,16 @@ class Distance(BaseModel):
     distance: float = Field(description="Total variation distance, in [0, 1].", examples=[0.0153])
 
 
+class MeasuredDistance(Distance):
+    """A marginal that the release measured."""
+
+    noisy: float | None = Field(
+        description="Total variation distance of the noisy table itself, negative counts taken as"
+        " 0: what the noise did, before the model. Null where it does not count rows.",
+        examples=[0.0121],
+    )
+
+
 class Distances(BaseModel):
     """Distances over many choices of columns."""
 
@@ -161,7 +171,7 @@ class Exact(BaseModel):
     triples: Distances = Field(
         description="Up to 100 triples of columns, drawn with a public seed; only a few are listed."
     )
-    measured: list[Distance] = Field(
+    measured: list[MeasuredDistance] = Field(
         description="Each marginal that the release measured, on the cells that it used."
     )
     expected: list[ExpectedBeside] = Field(description="The stated bounds beside the exact errors.")

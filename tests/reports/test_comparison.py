@@ -21,7 +21,7 @@ from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import ExpectedError, Table
 from app.engine.synthesizers.size import Size
 from app.reports import comparison
-from app.reports.comparison import Subject, compared
+from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows
 from app.reports.schemas import Exact
 from app.reports.synthetic import SyntheticRows
@@ -127,11 +127,12 @@ def test_a_measured_marginal_is_compared_on_its_own_cells_and_bounds_beside_it()
         REAL,
         MADE,
         digits("ab"),
-        measured=(halves,),
+        measured=(Measured(halves, np.array([3, -1])), Measured(halves, None)),
         expected=(ExpectedError(("a",), 0.3, 0.95), ExpectedError(("b",), 4.0, 0.9)),
     )
-    assert [(each.columns, each.cells, each.distance) for each in found.measured] == [
-        (["a"], 2, 0.25)  # 0 and 1 are one cell: 4 and 0 beside 3 and 1
+    assert [(each.columns, each.cells, each.distance, each.noisy) for each in found.measured] == [
+        (["a"], 2, 0.25, 0.0),  # 0 and 1 are one cell: 4 and 0 beside 3 and 1; noisy 3 and 0
+        (["a"], 2, 0.25, None),
     ]
     assert [(each.distance, each.confidence, each.exact) for each in found.expected] == [
         (0.3, 0.95, 0.25),
