@@ -103,7 +103,9 @@ def line(done: Run) -> str:
 def main() -> None:
     asked = _arguments()
     with tempfile.TemporaryDirectory(prefix="halftone-bench-") as stores:
-        places = plan.Places(Path(stores), asked.cache, asked.time_limit, asked.in_process)
+        places = plan.Places(
+            Path(stores), asked.cache, asked.time_limit, asked.settle, asked.in_process
+        )
         try:
             chosen = plan.implementations(asked.only, places)
             epsilons, seeds = plan.epsilons(asked.epsilons), plan.seeds(asked.seeds)
@@ -133,6 +135,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--in-process", action="store_true", help="ours without a server")
     parser.add_argument("--again", action="store_true", help="make what was made before")
     parser.add_argument("--time-limit", type=float, default=900, metavar="SECONDS")
+    parser.add_argument("--settle", type=float, default=3, metavar="SECONDS")
     parser.add_argument("--out", type=Path, default=Path("bench/out/synthesizers"))
     parser.add_argument("--cache", type=Path, default=CACHE, help="where virtualenvs are made")
     return parser.parse_args()

@@ -41,11 +41,15 @@ class Setting(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where stores and virtualenvs lie, how long a run may take, and whether a server runs ours."""
+    """Where stores and virtualenvs lie, how long a run may take, and whether a server runs ours.
+
+    `settle_s` is the time from a server's first answer to the request for a release.
+    """
 
     stores: Path
     virtualenvs: Path
     time_limit_s: float
+    settle_s: float
     in_process: bool
 
 
@@ -97,7 +101,7 @@ def _known(places: Places) -> dict[str, Implementation]:
     ours = {
         name: InProcess(name)
         if places.in_process
-        else Served(name, places.stores, places.time_limit_s)
+        else Served(name, places.stores, places.settle_s, places.time_limit_s)
         for name in sorted(_built_in(), key=lambda name: (name not in COMPARED, name))
     }
     peers = [

@@ -16,9 +16,6 @@ from bench.synthesizers.memory import PeakMemory
 from bench.synthesizers.tables import CodedTable
 
 ASK_AGAIN_S = 0.02
-SETTLE_S = 3.0
-"""From a server's first answer to the request: its worker is still starting then."""
-
 BUDGET = {"epsilon": "100000", "delta": "1e-4"}
 
 
@@ -26,12 +23,14 @@ BUDGET = {"epsilon": "100000", "delta": "1e-4"}
 class Served:
     """Seconds run from the request until the release is seen to have succeeded.
 
-    Each release has a server of its own, started for it and then left alone for `SETTLE_S`; the
-    table was uploaded to the store below `stores` beforehand.
+    Each release has a server of its own, started for it and then left alone for `settle_s`, as its
+    worker is still starting when it first answers. The table was uploaded to the store below
+    `stores` beforehand.
     """
 
     synthesizer: str
     stores: Path
+    settle_s: float
     time_limit_s: float
     group: ClassVar[str] = "halftone"
     private: ClassVar[bool] = True
@@ -46,7 +45,7 @@ class Served:
         dataset = uploaded(table, store)
         with serving(store, workers=1) as (url, process), Halftone(url, KEY) as client:
             with PeakMemory(process.pid) as peak:
-                time.sleep(SETTLE_S)
+                time.sleep(self.settle_s)
                 started = time.perf_counter()
                 release = self._release(client, dataset, epsilon)
                 seconds = time.perf_counter() - started

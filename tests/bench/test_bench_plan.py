@@ -6,7 +6,7 @@ import pytest
 
 from bench.synthesizers import plan
 
-PLACES = plan.Places(Path("stores"), Path("virtualenvs"), 900, in_process=False)
+PLACES = plan.Places(Path("stores"), Path("virtualenvs"), 900, 3, in_process=False)
 COMPARED = [name for name in plan.COMPARED if name not in plan.absent()]
 
 
@@ -31,7 +31,7 @@ def test_an_unknown_name_is_refused_with_those_that_there_are():
 
 
 def test_in_process_ours_are_told_apart_from_served_ones():
-    places = plan.Places(Path("stores"), Path("virtualenvs"), 900, in_process=True)
+    places = plan.Places(Path("stores"), Path("virtualenvs"), 900, 3, in_process=True)
     assert plan.implementations(["mst"], places)["mst"].name == "mst (library)"
     assert plan.implementations(["mst"], PLACES)["mst"].name == "mst"
 
