@@ -84,6 +84,7 @@ class Synthesizer(Base):
 
     def snoop(self, session, params, progress):
         plain = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"}
+        plain.add("KMP_DUPLICATE_LIB_OK")  # threadpoolctl sets it wherever it is imported
         found = [
             f"{name}={value}"
             for name, value in os.environ.items()
