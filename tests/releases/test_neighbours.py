@@ -18,6 +18,7 @@ import pytest
 from release_world import COLOURS, World, wanted, world
 
 from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.queries import Scored
 from app.engine.privacy.questions import Counted, Selected
 from app.engine.privacy.source import CodeSource
 from app.jobs.child import ChildHost
@@ -43,6 +44,8 @@ class PublicAnswers(Kernel):
                     for each in answer.measurements
                 )
             )
+        if isinstance(answer, Scored):
+            return replace(answer, values=np.ones_like(answer.values))
         assert isinstance(answer, Selected)
         return replace(answer, winners=tuple(range(len(answer.winners))))
 

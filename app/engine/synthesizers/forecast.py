@@ -14,8 +14,11 @@ MOST_COLUMN_CELLS = 500_000
 
 _MOST_MESSAGE_BYTES = MOST_BYTES_FROM_CHILD * 3 // 4
 
-_CELLS_AT_ONCE = 2**25
-"""The kernel holds no more exact cells at once, and keeps as many for later questions."""
+_CELLS_AT_ONCE = 2**23
+"""The kernel counts histograms in batches of no more exact cells, if none has more by itself."""
+
+_CELLS_KEPT = 2**24
+"""The most exact cells that the kernel keeps for later questions."""
 
 _COPIES_OF_A_COLUMN = 3
 """Sampled cells, their stored codes, and the copy through the pipe."""
@@ -35,9 +38,9 @@ def bounded(forecast: int) -> int:
     return min(forecast, LARGEST_FORECAST)
 
 
-def counting_bytes(cells: int) -> int:
-    """Memory of the kernel for a question over `cells` cells."""
-    return 2 * 8 * min(cells, _CELLS_AT_ONCE)
+def counting_bytes(cells: int, largest: int = 0) -> int:
+    """Memory of the kernel for a question over `cells` cells, `largest` in one histogram."""
+    return 8 * (max(min(cells, _CELLS_AT_ONCE), largest) + min(cells, _CELLS_KEPT))
 
 
 def table_bytes(columns: int, limits: Limits) -> int:

@@ -109,7 +109,7 @@ class Mst:
         pair_cells = _pair_cells(axes, params.most_pair_cells)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        memory += counting_bytes(sum(pair_cells))
+        memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column.
         problems += contribution_problems(contribution, unit, loss) + message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape))
