@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,14 @@ def fitted(
 
 def sampling(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def with_error(scores: Sequence[float]) -> str:
+    """The mean, and after two runs or more its standard error."""
+    mean = f"{np.mean(scores):.0f}"
+    if len(scores) < 2:
+        return mean
+    return f"{mean} ± {np.std(scores, ddof=1) / len(scores) ** 0.5:.1f}"
 
 
 def _silent(fraction: float, stage: str) -> None:

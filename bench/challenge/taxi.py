@@ -19,7 +19,7 @@ from app.engine.metrics import Sprint3Score, sprint3
 from app.engine.privacy.loss import Guarantee
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import public_use
-from bench.challenge.fitting import Refused, fitted, sampling
+from bench.challenge.fitting import Refused, fitted, sampling, with_error
 from bench.challenge.tables import ENTITY, TAXI, Trips, Values, sprint3_schema, trips, values_of
 
 DELTA = 25 * 10**12  # 2.5e-5
@@ -85,6 +85,7 @@ ENTRANTS = (
             "fabrication_mode": "uncontrolled",
             "number_of_records_epsilon_proportion": 0.005,
             "delta": 2.5e-5,
+            "item_shares": "singles",
         },
         conversion="loose",
     ),
@@ -204,6 +205,6 @@ def _row(
     seconds: float | None,
 ) -> str:
     parts = [(s.pairs, s.places, s.taxis, s.mean) for s in scores]
-    shown = " | ".join(f"{value:.0f}" for value in np.mean(parts, axis=0))
+    shown = " | ".join(with_error(values) for values in zip(*parts, strict=True))
     time_taken = "" if seconds is None else f"{seconds:.0f}"
     return f"| {label} | {public} | {epsilon} | {shown} | {rows} | {time_taken} |"

@@ -340,6 +340,65 @@ def test_zeros_that_are_not_sensitive_mean_nothing() -> None:
     assert np.bincount(table.codes["a"]).tolist() == [50, 50]
 
 
+def taxis() -> tuple[Schema, Codes, NDArray[np.int64]]:
+    """200 taxis of five rows, four of which share a place but no hour."""
+    schema = Schema.parse(
+        {
+            "fields": [
+                {"name": "id", "type": "integer", "role": "entity"},
+                *digits({"place": 2, "hour": 5}).to_wire()["fields"],
+            ]
+        }
+    )
+    codes = {"place": np.tile([0, 0, 0, 0, 1], 200), "hour": np.tile(np.arange(5), 200)}
+    return schema, codes, np.repeat(np.arange(200), 5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "share"), [("singles", 1 / 2), ("with_pairs", (1 / 2 + 4 / 5) / 2), (None, 0.65)]
+)
+def test_an_item_of_many_rows_is_used_more_where_pairs_tell(
+    choice: str | None, share: float
+) -> None:
+    """Each taxi counts once for both places, but in four pairs with the one and in one with
+    the other, as its rows are."""
+    schema, codes, entities = taxis()
+    unit = PrivacyUnit("entity", "id", 5)
+    model, _ = fitted(schema, codes, EXACT, unit, entities, item_shares=choice)
+    places = model.sample(1000, generator(0)).codes["place"]
+    assert np.bincount(places, minlength=2)[0] == pytest.approx(1000 * share, abs=1)
+
+
+def test_on_a_row_unit_an_item_is_used_as_its_own_count_says() -> None:
+    schema, codes = linked(50)
+    assert fitted(schema, codes)[0].in_pairs is None
+    assert fitted(schema, codes, item_shares="with_pairs")[0].in_pairs is not None
+    of_singles, _ = fitted(schema, codes, item_shares="with_pairs", reporting_length=1)
+    assert of_singles.in_pairs is None
+
+
+def test_the_pairs_of_an_item_are_summed_and_negative_sums_spread_over_their_column() -> None:
+    model, _ = fitted(*linked(5))
+    layout = model.layout  # the items of a: 0 to 2, b: 3 to 5, c: 6 and 7, d: 8 to 11
+    items = np.array([[0, 3], [0, 6], [1, 3], [2, 7]], dtype=np.int32)
+    sums = layout.sums_of_items(items, np.array([5, 4, 3, -2]))
+    assert sums.tolist()[:6] == [8, 2, 0, 8, 0, 0]
+    assert sums.tolist()[6:8] == [2, 0]
+
+
+def test_a_stored_model_keeps_the_shares_of_pairs() -> None:
+    schema, codes, entities = taxis()
+    unit = PrivacyUnit("entity", "id", 5)
+    model, _ = fitted(schema, codes, EXACT, unit, entities)
+    again = SYNTHESIZER.load(schema, unit, model.dump())
+    assert model.in_pairs is not None
+    assert again.in_pairs is not None
+    assert again.in_pairs.tolist() == model.in_pairs.tolist()
+    wrong = replace(model, in_pairs=model.in_pairs[1:])
+    with pytest.raises(ModelFormatError):
+        SYNTHESIZER.load(schema, unit, wrong.dump())
+
+
 def test_target_rows_and_scale() -> None:
     schema, codes = linked(300)
     model, _ = fitted(schema, codes, target_number_of_records=77)

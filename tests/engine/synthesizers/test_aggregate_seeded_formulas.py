@@ -86,6 +86,7 @@ def test_an_adaptive_threshold_grows_with_the_limit_of_its_own_length() -> None:
         ("progressive", (0.1, 0.55, 1)),
         ("balanced", (0.55, 1, 1)),
         ("minimise", (0.01, 0.01, 0.01)),
+        ("graded", (0.01, 0.1, 1)),
         ({"type": "adaptive", "values": [0.3, 0.2, 0.1]}, (0.3, 0.2, 0.1)),
     ],
 )

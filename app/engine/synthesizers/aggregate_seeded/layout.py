@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
+from app.engine.inference.projection import onto_simplex
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
@@ -112,6 +113,21 @@ class Layout:
         items = np.arange(self.most_items, dtype=np.int32)
         gone = [first + nothing for _, _, first, nothing in self._single() if nothing is not None]
         return np.delete(items, gone)[:, None]
+
+    def sums_of_items(
+        self, items: NDArray[np.int32], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Of each item, the sum of noisy `counts` of the combinations that hold it.
+
+        Within an axis the sums are projected onto non-negative ones of the same total.
+        """
+        sums = np.zeros(self.most_items, dtype=np.float64)
+        for position in range(items.shape[1]):
+            np.add.at(sums, items[:, position], counts)
+        for axis in range(len(self.axis_sizes)):
+            mine = self.axis == axis
+            sums[mine] = onto_simplex(sums[mine], sums[mine].sum())
+        return np.rint(sums).astype(np.int64)
 
     def cells(self, records: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
         """The cell of each record in each column; an open place is the column's nothing.

@@ -32,7 +32,7 @@ class AdaptiveThresholds(Params):
 
 
 Custom = Annotated[FixedThresholds | AdaptiveThresholds, Field(discriminator="type")]
-Mode = Literal["uncontrolled", "progressive", "balanced", "minimise"]
+Mode = Literal["uncontrolled", "progressive", "balanced", "minimise", "graded"]
 
 
 class AggregateSeededParams(PresetParams):
@@ -65,9 +65,10 @@ class AggregateSeededParams(PresetParams):
         "1/(R - k + 1), `balanced` 1, or R numbers.",
     )
     fabrication_mode: Mode | Custom = Field(
-        "minimise",
+        "graded",
         description="How many empty combinations are kept: eta_k is 1 (`uncontrolled`), 0.1 to 1 "
-        "(`progressive`), 0.55 then 1 (`balanced`), 0.01 (`minimise`), or your own.",
+        "(`progressive`), 0.55 then 1 (`balanced`), 0.01 (`minimise`), 0.01 for pairs and ten "
+        "times as much for each length more (`graded`), or your own.",
     )
     delta: float | None = Field(
         None,
@@ -96,6 +97,13 @@ class AggregateSeededParams(PresetParams):
     multi_value_columns: dict[str, Annotated[str, Field(min_length=1, max_length=8)]] = Field(
         default_factory=dict,
         description="Separators of columns of text whose values are lists: each part is an item.",
+    )
+    item_shares: Literal["singles", "with_pairs"] | None = Field(
+        None,
+        description="How often an item of a required column is used: by its own count "
+        "(`singles`, the default on a row unit), or by the mean of that share and its share in "
+        "the counted pairs (`with_pairs`, the default on an entity unit, which counts once for "
+        "an item of many rows).",
     )
     complete: Literal["required", "all"] = Field(
         "required",
@@ -163,6 +171,8 @@ class AggregateSeededParams(PresetParams):
                 return (1.0,) * lengths
             case "minimise":
                 return (0.01,) * lengths
+            case "graded":
+                return tuple(min(0.01 * 10**step, 1.0) for step in range(lengths))
             case "balanced":
                 return (0.55, *(1.0,) * (lengths - 1))[:lengths]
             case "progressive":

@@ -117,7 +117,12 @@ class AggregateSeeded:
             params.complete == "all",
         )
         return AggregateSeededModel(
-            layout, aggregation.aggregates, size, making, aggregation.unseen_pair
+            layout,
+            aggregation.aggregates,
+            size,
+            making,
+            aggregation.unseen_pair,
+            aggregation.in_pairs,
         )
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> AggregateSeededModel:
@@ -136,6 +141,8 @@ class _Aggregation:
         self._division = division
         self.aggregates = Aggregates(layout.most_items, ())
         self.unseen_pair = 1.0
+        self.in_pairs: NDArray[np.int64] | None = None
+        """Of each item, the counts of pairs that hold it; None where shares are of singles."""
 
     def add_length(self) -> None:
         items = self._candidates()
@@ -155,6 +162,8 @@ class _Aggregation:
         threshold = self._threshold(length, limit)
         if length == 2:
             self.unseen_pair = max(threshold / 2, 1.0)
+            if _shares(self._params, self._session.unit) == "with_pairs":
+                self.in_pairs = self._layout.sums_of_items(items, answer.values)
         self._add(items, answer.values, threshold)
 
     def _add(self, items: Items, noisy: NDArray[np.int64], threshold: float) -> None:
@@ -211,6 +220,10 @@ def _division(loss: PrivacyLoss, unit: PrivacyUnit, params: AggregateSeededParam
         share = 0.005 if unit.kind == "row" else 0.06
     spendable = PrivacyLoss(loss.kind, loss.amount)
     return divided(spendable, share, params.percentile_epsilon_proportion, params.proportions)
+
+
+def _shares(params: AggregateSeededParams, unit: PrivacyUnit) -> str:
+    return params.item_shares or ("singles" if unit.kind == "row" else "with_pairs")
 
 
 def _expected_errors(
