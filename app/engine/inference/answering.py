@@ -19,6 +19,9 @@ from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 Floats = NDArray[np.float64]
 
+_MOST_KEPT = 2**23
+"""Cells of tables kept for later marginals: 64 MB."""
+
 
 class Answering:
     """Marginals of one model; keeps tables made on the way for those to come."""
@@ -33,8 +36,8 @@ class Answering:
             self._neighbours[parent].append(child)
             self._neighbours[child].append(parent)
         self._beyond: dict[tuple[int, int], frozenset[str]] = {}
-        self._projected: dict[tuple[int, AxisNames], Floats] = {}
-        self._carried: dict[tuple[int, int, AxisNames], Floats] = {}
+        self._kept: dict[tuple[int, int, AxisNames], Floats] = {}
+        self._kept_cells = 0
 
     def marginal(self, axes: AxisNames) -> Floats:
         """Shares over the axes, in the order asked."""
@@ -71,23 +74,31 @@ class Answering:
         return side
 
     def _project(self, clique: int, axes: AxisNames) -> Floats:
-        known = self._projected.get((clique, axes))
+        known = self._kept.get((clique, clique, axes))
         if known is None:
             own = self._tree.cliques[clique]
             known = self._shares[clique].sum(
                 axis=tuple(i for i, axis in enumerate(own) if axis not in axes)
             )
-            self._projected[clique, axes] = known
+            self._keep((clique, clique, axes), known)
         return known
+
+    def _keep(self, key: tuple[int, int, AxisNames], table: Floats) -> None:
+        """Tables carried over edges and summed within cliques, until there are too many."""
+        if self._kept_cells + table.size > _MOST_KEPT:
+            self._kept.clear()
+            self._kept_cells = 0
+        self._kept[key] = table
+        self._kept_cells += table.size
 
     def _carry(self, origin: int, target: int, wanted: AxisNames) -> tuple[Floats, AxisNames]:
         """Shares over `wanted`, axes beyond the edge, and the separator."""
         separator = self._ordered(self._sets[origin] & self._sets[target])
         axes = self._ordered((*wanted, *separator))
-        known = self._carried.get((origin, target, wanted))
+        known = self._kept.get((origin, target, wanted))
         if known is None:
             known = self._meet(origin, target, wanted, separator)
-            self._carried[origin, target, wanted] = known
+            self._keep((origin, target, wanted), known)
         return known, axes
 
     def _meet(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:

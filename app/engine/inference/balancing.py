@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
+from app.engine.inference.exponential import exponentiate
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -23,8 +24,6 @@ Integers = NDArray[np.int64]
 
 _HASTE = 0.5
 """How much likelier, in logarithms, a value becomes for each row that its counts lag behind."""
-
-_MOST_HASTE = 500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,52 +57,65 @@ class Columns:
     sizes: Integers
 
 
-def looks(groups: Groups, drawn: Integers, new_axes: int) -> int:
-    """How many counts `dealt` looks at for each of the earlier axes."""
-    values = np.unique(groups.numbers * (drawn.max(initial=0) + 1) + drawn)
-    distinct = np.bincount(
-        values // (drawn.max(initial=0) + 1), minlength=groups.ends.size - 1
-    ).astype(np.int64)
-    return int(np.dot(distinct, np.diff(groups.ends))) * new_axes
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What was drawn for each group: item i is a value of its group, `counts[i]` times.
+
+    Those of group g are `ends[g]` to `ends[g + 1]`.
+    """
+
+    values: Integers
+    counts: Integers
+    ends: Integers
+
+    @classmethod
+    def of(cls, groups: Groups, drawn: Integers, values: int) -> Items:
+        keys = np.sort(groups.numbers * values + drawn)
+        fresh = np.ones(keys.size, dtype=np.bool_)
+        fresh[1:] = keys[1:] != keys[:-1]
+        firsts = np.flatnonzero(fresh)
+        items = keys[firsts]
+        ends = np.searchsorted(items, np.arange(groups.ends.size) * values)
+        return cls(items % values, np.diff(np.append(firsts, keys.size)), ends.astype(np.int64))
+
+    def looks(self, groups: Groups) -> int:
+        """How many items all rows together choose from."""
+        return int(np.sum(np.diff(self.ends) * np.diff(groups.ends)))
 
 
 def dealt(
-    groups: Groups, drawn: Integers, new: Columns, earlier: Columns, rng: np.random.Generator
+    groups: Groups, items: Items, new: Columns, earlier: Columns, rng: np.random.Generator
 ) -> Integers:
-    """The values `drawn` for each row, dealt anew within each group, one of them to each row.
+    """A value for each row, every item of its group as often as it was drawn.
 
     `new.cells[value]` are the cells of the new axes that a value stands for; `earlier.cells`
     has a line for each row.
     """
-    keys = groups.numbers * new.cells.shape[0] + drawn
-    items, counts = np.unique(keys, return_counts=True)
-    group_of_item = items // new.cells.shape[0]
-    firsts = np.searchsorted(group_of_item, np.arange(groups.ends.size))
     areas = np.outer(new.sizes, earlier.sizes)
     places = np.concatenate([[0], np.cumsum(areas)]).astype(np.int64)
     return _deal(
         groups.order,
         groups.ends,
-        firsts.astype(np.int64),
-        items % new.cells.shape[0],
-        counts.astype(np.int64),
-        new.cells,
+        items.ends,
+        items.values,
+        items.counts,
+        np.ascontiguousarray(new.cells[items.values].T),
         new.sizes,
         earlier.cells,
         places[:-1].reshape(areas.shape),
         np.zeros(places[-1]),
-        rng.random(drawn.size),
+        rng.random(groups.order.size),
     )
 
 
 @compiled
 def _deal(
     order: Integers,
-    ends: Integers,
-    firsts: Integers,
+    row_ends: Integers,
+    item_ends: Integers,
     values: Integers,
     counts: Integers,
-    new_cells: Integers,
+    item_cells: Integers,
     new_sizes: Integers,
     earlier_cells: Integers,
     places: Integers,
@@ -113,33 +125,53 @@ def _deal(
     """`lags` holds, for each pair of axes, what is expected so far less what was dealt."""
     new_axes, earlier_axes = places.shape
     chosen = np.empty(order.size, dtype=np.int64)
-    weights = np.empty(values.size)
-    left = counts.copy()
-    for group in range(ends.size - 1):
-        start, end = firsts[group], firsts[group + 1]
-        rows = ends[group + 1] - ends[group]
-        for at in range(ends[group], ends[group + 1]):
-            row = order[at]
-            weights[start:end] = 0.0
+    for group in range(row_ends.size - 1):
+        rows = order[row_ends[group] : row_ends[group + 1]]
+        start, end = item_ends[group], item_ends[group + 1]
+        left = counts[start:end].copy()
+        expected = left / rows.size
+        weights = np.empty(left.size)
+        for at in range(rows.size):
+            row = rows[at]
+            weights[:] = 0.0
             for a in range(new_axes):
+                cells = item_cells[a, start:end]
                 for b in range(earlier_axes):
                     base = places[a, b] + earlier_cells[row, b] * new_sizes[a]
-                    for i in range(start, end):
-                        weights[i] += lags[base + new_cells[values[i], a]]
-                    for i in range(start, end):
-                        lags[base + new_cells[values[i], a]] += counts[i] / rows
-            total = 0.0
-            for i in range(start, end):
-                if left[i] > 0:
-                    total += left[i] * np.exp(min(_HASTE * weights[i], _MOST_HASTE))
-                weights[i] = total
-            best, mark = start, numbers[at] * total
-            while weights[best] <= mark and best < end - 1:
-                best += 1
+                    lag = lags[base : base + new_sizes[a]]
+                    for i in range(cells.size):
+                        weights[i] += lag[cells[i]]
+                    for i in range(cells.size):
+                        lag[cells[i]] += expected[i]
+            best = _chosen(weights, left, numbers[row_ends[group] + at])
             left[best] -= 1
-            chosen[row] = values[best]
+            chosen[row] = values[start + best]
             for a in range(new_axes):
+                cell = item_cells[a, start + best]
                 for b in range(earlier_axes):
-                    base = places[a, b] + earlier_cells[row, b] * new_sizes[a]
-                    lags[base + new_cells[values[best], a]] -= 1.0
+                    lags[places[a, b] + earlier_cells[row, b] * new_sizes[a] + cell] -= 1.0
     return chosen
+
+
+@compiled
+def _chosen(weights: Floats, left: Integers, number: float) -> int:
+    """An item that is left, likely in proportion to how many are and to exp(haste * lag)."""
+    top = -np.inf
+    for i in range(left.size):
+        if left[i] > 0:
+            top = max(top, weights[i])
+    for i in range(left.size):
+        weights[i] = _HASTE * (min(weights[i], top) - top)
+    exponentiate(weights)
+    total = 0.0
+    for i in range(left.size):
+        total += left[i] * weights[i]
+        weights[i] = total
+    mark = number * total
+    last = 0
+    for i in range(left.size):
+        if left[i] > 0:
+            last = i
+            if weights[i] > mark:
+                break
+    return last

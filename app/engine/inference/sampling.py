@@ -14,14 +14,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.balancing import Columns, Groups, dealt, looks
+from app.engine.inference.balancing import Columns, Groups, Items, dealt
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_LOOKS = 600_000_000
+_MOST_LOOKS = 400_000_000
 """About a second of dealing; beyond it, values are balanced against fewer axes."""
 
 _MOST_PAIR_CELLS = 2**21
@@ -113,16 +113,18 @@ def _balanced(
     """The drawn values dealt among the rows of each group, against as many axes as time allows."""
     widest = max((tree.shape[axis] for axis in new), default=1)
     axes = [axis for axis in earlier if widest * tree.shape[axis] <= _MOST_PAIR_CELLS]
-    share = _MOST_LOOKS // len(tree.cliques)
-    affordable = share // max(1, looks(groups, drawn, len(new)))
-    if affordable < len(axes):
-        axes = [axes[i] for i in sorted(rng.permutation(len(axes))[:affordable])]
-    if not axes or not new or not drawn.size:
+    if not axes or not drawn.size:
         return drawn
     values = np.arange(cells_of(tree.shape, new), dtype=np.int64)
+    items = Items.of(groups, drawn, values.size)
+    affordable = _MOST_LOOKS // len(tree.cliques) // max(1, items.looks(groups) * len(new))
+    if affordable < len(axes):
+        axes = [axes[i] for i in sorted(rng.permutation(len(axes))[:affordable])]
+    if not axes:
+        return drawn
     return dealt(
         groups,
-        drawn,
+        items,
         _columns(tree, new, _unravelled(tree, new, values)),
         _columns(tree, tuple(axes), [earlier[axis] for axis in axes]),
         rng,

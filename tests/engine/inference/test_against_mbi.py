@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from itertools import combinations
 
 import numpy as np
 import pytest
-from small_models import every_set, noisy, random_axes, random_joint, random_shape
+from small_models import noisy, random_axes, random_joint, random_shape
 
 from app.engine.inference.estimation import fit
 from app.engine.inference.junction import JunctionTree
@@ -35,7 +36,7 @@ def potentials_of(
     return shape, factors, propagation, rng.normal(0, 2, propagation.length)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(2))
 def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
     shape, factors, propagation, potentials = potentials_of(seed)
     propagation.run(potentials)
@@ -46,21 +47,23 @@ def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
         for axes, place in propagation.places.items()
     }
     vector = mbi.CliqueVector(domain, factors, tables)
-    for axes in every_set(shape, 2):
+    for axes in [*factors, *list(combinations(shape, 2))[::4]]:
         theirs = mbi.marginal_oracles.variable_elimination(vector, axes).values
         assert np.abs(model.marginal(axes) - np.asarray(theirs)).max() < 1e-6
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_fit_without_pull_is_no_worse_than_that_of_mbi(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_a_fit_without_pull_is_no_worse_than_that_of_mbi() -> None:
+    rng = np.random.default_rng(0)
     shape = {"a": 3, "b": 4, "c": 2, "d": 3}
     whole = random_joint(rng, shape)
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
     measured = [noisy(rng, shape, whole, pair, 500.0, 10.0) for pair in pairs]
     domain = mbi.Domain(tuple(shape), tuple(shape.values()))
-    theirs = mbi.estimation.MirrorDescent(domain, iters=3000).estimate(
-        [mbi.LinearMeasurement(m.values.ravel(), m.axes, 10.0) for m in measured], known_total=500
+    theirs = mbi.estimation.MirrorDescent().estimate(
+        domain,
+        [mbi.LinearMeasurement(m.values.ravel(), m.axes, 10.0) for m in measured],
+        known_total=500.0,
+        iters=3000,
     )
     ours = fit(shape, measured, 500.0, shrinkage=1e-5, tolerance=1e-4, most_steps=50_000)
 
