@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -20,13 +20,18 @@ from app.engine.metrics import sprint1
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import CountsModel
-from bench.challenge.fitting import fitted
+from bench.challenge.fitting import fitted, with_error
 from bench.challenge.tables import DATA, codes_of
 
 COLUMNS = ("neighborhood", "month", "incident_type")
 OTHER = "OTHER"
 EPSILONS = (0.5, 1, 2, 10)
-POST_PROCESSING = ("project", "threshold", "clip")
+POST_PROCESSING: Mapping[str, Mapping[str, Any]] = {
+    "project": {"post_processing": "project"},
+    "project, no prior": {"post_processing": "project", "prior": "none"},
+    "threshold": {"post_processing": "threshold"},
+    "clip": {"post_processing": "clip"},
+}
 
 
 def incidents() -> tuple[Schema, dict[str, Any]]:
@@ -67,8 +72,11 @@ def incidents() -> tuple[Schema, dict[str, Any]]:
 
 
 def table(runs: int) -> str:
-    """A Markdown table of scores, means over `runs`."""
-    lines = ["| post-processing | epsilon | score | of | seconds |", "|---|---|---|---|---|"]
+    """A Markdown table of scores, means over `runs`, and of the sum of the cells' errors."""
+    lines = [
+        "| post-processing | epsilon | score | of | L1 error | seconds |",
+        "|---|---|---|---|---|---|",
+    ]
     for line in _lines(runs):
         print(line, file=sys.stderr, flush=True)
         lines.append(line)
@@ -81,17 +89,23 @@ def _lines(runs: int) -> Iterator[str]:
     cells = np.ravel_multi_index(tuple(codes[name] for name in COLUMNS), shape)
     real = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
     most = shape[0] * shape[1]
-    for post_processing in POST_PROCESSING:
+    for label, params in POST_PROCESSING.items():
         for epsilon in EPSILONS:
             started = time.perf_counter()
-            form = {"columns": list(COLUMNS), "post_processing": post_processing}
             guarantee = Guarantee(epsilon=round(epsilon * 10**12))
-            scores = []
+            form = {"columns": list(COLUMNS), **params}
+            scores, errors = [], []
             for run in range(runs):
                 model = fitted(
                     "histogram", form, codes, schema, PrivacyUnit("row"), guarantee, seed=run
                 )
-                scores.append(sprint1(real, cast(CountsModel, model).counts().values))
+                made = cast(CountsModel, model).counts().values
+                scores.append(sprint1(real, made))
+                errors.append(np.abs(made - real).sum())
             seconds = (time.perf_counter() - started) / runs
-            score = float(np.mean(scores))
-            yield f"| {post_processing} | {epsilon} | {score:.0f} | {most} | {seconds:.0f} |"
+            yield (
+                f"| {label} | {epsilon} | {with_error(scores)} | {most} | {np.mean(errors):.0f}"
+                f" | {seconds:.0f} |"
+            )
+    nothing = np.zeros_like(real)
+    yield f"| all counts 0 | | {sprint1(real, nothing):.0f} | {most} | {real.sum()} | |"

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from app.engine.inference.controlled import rounded
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.inference.shrinkage import CountNoise, shrunk
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.wire import narrowed
@@ -49,8 +51,8 @@ from app.engine.synthesizers.size import Size, pooled, size_questions, size_shar
 
 MOST_CELLS = 10_000_000
 MOST_COLUMNS = 32
-_BYTES_PER_CELL = 100
-"""Counts, noise and their copy through the pipe, then the sort of the projection."""
+_BYTES_PER_CELL = 160
+"""Counts, noise and their copy through the pipe, then expected counts and order of rounding."""
 
 
 SPRINT1: Mapping[str, Any] = {"columns": ("neighborhood", "month", "incident_type")}
@@ -75,6 +77,11 @@ class HistogramParams(PresetParams):
         "project",
         description="`project`: nearest non-negative counts with the noisy total; `clip`: "
         "negative counts become 0; `threshold`: counts below a bound become 0.",
+    )
+    prior: Literal["independent", "none"] = Field(
+        "independent",
+        description="What `project` draws noisy counts towards, as far as the noise calls for: "
+        "columns taken as `independent`, with the noisy shares of each; or `none`.",
     )
     threshold: float = Field(
         3.0, ge=0, le=1000, description="The bound of `threshold`, in standard errors of a cell."
@@ -228,8 +235,12 @@ def _post_processed(
         return np.where(histogram.values >= max(bound, 1), histogram.values, 0)
     counts_rows = histogram.count.contribution.rule == "rows"
     total = size.rows if counts_rows else max(0, int(histogram.values.sum()))
-    projected = onto_simplex(histogram.values.astype(np.float64), total)
-    return apportion(projected, total, rng) if total else np.zeros_like(histogram.values)
+    if not total:
+        return np.zeros_like(histogram.values)
+    if params.prior == "none":
+        return apportion(onto_simplex(histogram.values.astype(np.float64), total), total, rng)
+    noise = CountNoise(histogram.noise, histogram.scale, histogram.variance)
+    return rounded(shrunk(histogram.values, noise, total).with_total(total), total, rng)
 
 
 def _stored_contribution(wire: Any) -> Contribution:

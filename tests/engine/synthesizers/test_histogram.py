@@ -84,6 +84,29 @@ def test_the_published_clipping_invents_mass_where_the_projection_does_not() -> 
     assert clipped.sum() > 400
 
 
+def test_a_prior_of_independent_columns_brings_sparse_counts_nearer() -> None:
+    """2,000 rows in half the months of 12,000 cells, at epsilon 1: errors of some 1,050
+    against 1,930 by the plain projection, with standard deviations of some 50 each, so that the
+    bound of 1,640 is more than 8 of them away."""
+    schema = digits({"place": 50, "month": 12, "type": 20})
+    rng = np.random.default_rng(11)
+    codes = {
+        "place": rng.choice(50, 2000, p=rng.dirichlet(np.full(50, 0.3))),
+        "month": rng.integers(0, 6, 2000),
+        "type": rng.choice(20, 2000, p=rng.dirichlet(np.full(20, 0.3))),
+    }
+    exact = np.zeros((50, 12, 20), dtype=int)
+    np.add.at(exact, tuple(codes.values()), 1)
+    errors = {}
+    for prior in ("independent", "none"):
+        session = session_on(schema, codes, PrivacyLoss.pure(10**12), ROW)
+        model = Histogram().fit(session, params(prior=prior), None, 7, quiet)
+        assert model.values.sum() == model.size.rows
+        assert (model.values >= 0).all()
+        errors[prior] = int(np.abs(model.values - exact).sum())
+    assert errors["independent"] < 0.85 * errors["none"], errors
+
+
 def test_a_threshold_keeps_what_stands_out() -> None:
     kept = fit(params(post_processing="threshold", threshold=2.0), PrivacyLoss.zcdp(10**10))
     values = kept.counts().values
