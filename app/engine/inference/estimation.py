@@ -20,7 +20,7 @@ the best: the duality gap is half the sum of squares of gradient_i / sigma_i, in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 
 
 def fit(
-    shape: dict[str, int],
+    shape: Mapping[str, int],
     measured: Sequence[NoisyMarginal],
     total: float,
     *,
@@ -53,20 +53,23 @@ def fit(
     zeros: Sequence[StructuralZeros] = (),
     start: GraphicalModel | None = None,
     shrinkage: float = 1.5,
-    tolerance: float = 0.1,
+    tolerance: float = 0.05,
     most_steps: int = 2000,
 ) -> GraphicalModel:
     """The model of `total` rows that fits the noisy counts; deterministic.
 
     Its junction tree holds every measured set of axes, and those of `cliques` and `zeros`.
     `shrinkage` tells how many standard deviations, of a typical measured cell, a potential of 1
-    pulls its cell's count: c is shrinkage * N / sigma, sigma the root mean square. Values from
-    0.5 to 3 are best; towards 0 the fit becomes the least chi-square, and slower. It ends when
-    the root mean square of the gradient, in standard deviations of each noisy count, is at most
-    `tolerance`: half the chi-square plus the pull then exceeds its least by no more than
-    `tolerance**2 / 2` for each cell. `start` is a model whose potentials are taken over where
-    it measured the same axes. Totals below one row count as one row. Raises `ValueError` for
-    axes that the shape lacks and `InfeasibleZerosError` for zeros that leave no cell.
+    pulls its cell's count: c is shrinkage * N / sigma, sigma the root mean square. Best is from
+    0.5, where counts are far above the noise, to 3. Towards 0 the fit becomes the least
+    chi-square, and slow: below 0.01 `most_steps` may end it first.
+
+    Otherwise it ends when the root mean square of the gradient, in standard deviations of each
+    noisy count, is at most `tolerance`: half the chi-square plus the pull then exceeds its least
+    by no more than `tolerance**2 / 2` for each cell. `start` is a model whose potentials are
+    taken over where it measured the same axes. Totals below one row count as one row. Raises
+    `ValueError` for axes that the shape lacks and `InfeasibleZerosError` for zeros that leave no
+    cell.
     """
     if not 0 < shrinkage < np.inf or not tolerance > 0:
         raise ValueError("shrinkage and tolerance are positive")
@@ -81,7 +84,7 @@ def fit(
 
 
 def _masks(
-    shape: dict[str, int], zeros: Sequence[StructuralZeros]
+    shape: Mapping[str, int], zeros: Sequence[StructuralZeros]
 ) -> list[tuple[AxisNames, Floats]]:
     rank = {axis: i for i, axis in enumerate(table_order(shape))}
     masks = []

@@ -133,4 +133,4 @@ def _balanced(
 
 def _columns(tree: JunctionTree, axes: AxisNames, columns: list[Integers]) -> Columns:
     sizes = np.array([tree.shape[axis] for axis in axes], dtype=np.int64)
-    return Columns(np.stack(columns, axis=1), sizes)
+    return Columns(np.ascontiguousarray(np.array(columns).T), sizes)

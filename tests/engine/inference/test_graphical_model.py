@@ -13,6 +13,7 @@ from small_models import every_set, noisy, random_axes, random_joint, random_sha
 
 from app.engine.inference.estimation import fit
 from app.engine.inference.junction import JunctionTree
+from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
 
@@ -50,6 +51,15 @@ def test_marginals_within_and_across_cliques_are_those_of_brute_force(seed: int)
     asked.append(tuple(model.shape))
     for axes, marginal in zip(asked, model.marginals(asked), strict=True):
         assert np.allclose(marginal, summed(whole, model.shape, axes), atol=1e-12)
+
+
+def test_axes_at_the_ends_of_a_long_chain_are_answered() -> None:
+    shape = {f"x{i}": 2 for i in range(200)}
+    pairs = [(f"x{i}", f"x{i + 1}") for i in range(199)]
+    step = np.array([[0.499, 0.001], [0.001, 0.499]])
+    measured = [NoisyMarginal(pair, 1e6 * step, np.array(1.0)) for pair in pairs]
+    pair = fit(shape, measured, 1e6, shrinkage=0.01).marginal(("x199", "x0"))
+    assert pair[0, 0] == pytest.approx(0.25 + 0.25 * 0.996**199, abs=1e-3)
 
 
 def test_the_marginal_over_no_axes_is_one() -> None:
