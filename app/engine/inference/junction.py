@@ -136,15 +136,19 @@ def predicted_cells(shape: Mapping[str, int], cliques: Iterable[AxisNames]) -> i
 def _eliminated(
     shape: Mapping[str, int], order: AxisNames, cliques: Iterable[AxisNames]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    count = len(order)
     place = {axis: i for i, axis in enumerate(order)}
-    joined = np.zeros((len(order), len(order)), dtype=np.bool_)
+    pairs: list[int] = []
     for clique in cliques:
-        check_axes(shape, clique, None)
-        spots = [place[axis] for axis in clique]
-        for spot in spots:
-            joined[spot, spots] = True
-    logs = np.log([shape[axis] for axis in order])
-    return _eliminate(joined, logs)
+        try:
+            spots = [place[axis] for axis in clique]
+        except KeyError as error:
+            raise ValueError(f"no axis of the shape is named {error.args[0]!r}") from None
+        pairs += [count * one + other for one in spots for other in spots]
+    joined = np.zeros(count * count, dtype=np.bool_)
+    joined[pairs] = True
+    logs = np.log(np.array([shape[axis] for axis in order], dtype=np.float64))
+    return _eliminate(joined.reshape(count, count), logs)
 
 
 @compiled
