@@ -59,6 +59,17 @@ def test_a_sum_allows_what_rounding_to_the_grid_can_move() -> None:
     ]
 
 
+def test_a_number_is_at_least_a_sum_and_an_offset() -> None:
+    rule = {"kind": "at_least", "column": "total", "sum_of": ["fare", "tip"], "offset": -0.1}
+    assert broken(
+        rule, total=[0.3, 0.2, 0.1, None, 0.0], fare=[0.1] * 3 + [1.0, None], tip=[0.2] * 5
+    ) == [False, False, True, False, False]
+    assert schema(rule).to_wire()["constraints"] == [rule]
+    plain = {"kind": "at_least", "column": "total", "sum_of": ["tip"]}
+    assert broken(plain, total=[0.3, 0.2], tip=[0.3, 0.3]) == [False, True]
+    assert schema({**plain, "offset": 0}).to_wire()["constraints"] == [plain]
+
+
 def test_order_holds_across_columns_of_other_ranges() -> None:
     new_year, eve = dt.date(2020, 1, 1), dt.date(2019, 12, 31)
     columns = {"from": [new_year] * 3 + [None], "to": [new_year, eve, None, eve]}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.schema.column import Column
-from app.engine.schema.values import Value, to_wire
+from app.engine.schema.values import Value, tick, to_wire
 
 Codes = Mapping[str, NDArray[Any]]
 Mask = NDArray[np.bool_]
@@ -52,7 +52,8 @@ class Sum:
         return (self.total.name, *(part.name for part in self.parts))
 
     @cached_property
-    def _allowed(self) -> float:
+    def allowed(self) -> float:
+        """How far the total may be from the sum of its parts."""
         if self.tolerance is not None:
             return self.tolerance
         rounded = [c.step for c in (self.total, *self.parts) if c.type == "number"]
@@ -66,12 +67,46 @@ class Sum:
             places, missing = part.places(codes[part.name])
             rest -= places
             null = null | missing
-        return (np.abs(rest) > self._allowed) & ~null
+        return (np.abs(rest) > self.allowed) & ~null
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"kind": "sum", "total": self.total.name}
         wire["parts"] = [part.name for part in self.parts]
         return wire if self.tolerance is None else wire | {"tolerance": self.tolerance}
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """`column` is not below the sum of `sum_of` plus `offset`.
+
+    Nothing is allowed for rounding to the grid but what doubles lose: the offset can be.
+    """
+
+    column: Column
+    sum_of: tuple[Column, ...]
+    offset: Value = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column.name, *(part.name for part in self.sum_of))
+
+    @cached_property
+    def least(self) -> float:
+        """The least difference of the column and the sum of the others."""
+        return float(tick(self.offset))
+
+    def violations(self, codes: Codes) -> Mask:
+        places, null = self.column.places(codes[self.column.name])
+        rest, size = places.astype(np.float64), np.abs(places) + abs(self.least)
+        for part in self.sum_of:
+            places, missing = part.places(codes[part.name])
+            rest, size, null = rest - places, size + np.abs(places), null | missing
+        return np.asarray((rest < self.least - 1e-12 * size) & ~null)
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"kind": "at_least", "column": self.column.name}
+        wire["sum_of"] = [part.name for part in self.sum_of]
+        return wire | {"offset": to_wire(self.offset)} if self.offset else wire
 
 
 @dataclass(frozen=True)
@@ -193,18 +228,31 @@ class Lookup:
         return tuple(column.name for column in self.looked_up)
 
     @cached_property
-    def _index(self) -> _Combinations:
-        listed = [
+    def listed(self) -> NDArray[np.int64]:
+        """Codes of the combinations, shape (columns, rows)."""
+        codes = [
             [_required_code(column, row[place]) for row in self.rows]
             for place, column in enumerate(self.looked_up)
         ]
-        return _Combinations.of(np.array(listed, np.int64))
+        return np.array(codes, np.int64)
+
+    @cached_property
+    def _index(self) -> _Combinations:
+        return _Combinations.of(self.listed)
+
+    @cached_property
+    def excused(self) -> tuple[Column, ...]:
+        """Columns whose null, which no row lists, breaks nothing."""
+        return tuple(
+            column
+            for place, column in enumerate(self.looked_up)
+            if column.nullable and all(row[place] is not None for row in self.rows)
+        )
 
     def violations(self, codes: Codes) -> Mask:
         broken = ~self._index.contains([codes[name] for name in self.columns])
-        for place, column in enumerate(self.looked_up):
-            if column.null_code is not None and all(row[place] is not None for row in self.rows):
-                broken &= np.asarray(codes[column.name] != column.null_code)
+        for column in self.excused:
+            broken &= np.asarray(codes[column.name] != column.null_code)
         return broken
 
     def to_wire(self) -> dict[str, Any]:

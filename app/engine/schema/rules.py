@@ -1,6 +1,7 @@
 """Reading cross-column constraints from the wire.
 
 {"kind": "sum", "total": "trip_total", "parts": ["fare", "tips"], "tolerance": 0.01}
+{"kind": "at_least", "column": "trip_total", "sum_of": ["fare", "tips"], "offset": -1}
 {"kind": "order", "columns": ["start", "end"], "strict": false}
 {"kind": "forbidden", "when": {"age": {"maximum": 14}, "married": [true]}}
 {"kind": "implied", "when": {"employed": [false]}, "then": {"industry": [null]}}
@@ -14,6 +15,7 @@ from typing import Any
 
 from app.engine.schema.column import Column
 from app.engine.schema.constraints import (
+    AtLeast,
     Condition,
     Constraint,
     Forbidden,
@@ -51,6 +53,7 @@ class _RuleReader:
     def read(self) -> Constraint | None:
         kinds: dict[str, tuple[Callable[[], Constraint | None], set[str]]] = {
             "sum": (self._sum, {"total", "parts", "tolerance"}),
+            "at_least": (self._at_least, {"column", "sum_of", "offset"}),
             "order": (self._order, {"columns", "strict"}),
             "forbidden": (self._forbidden, {"when"}),
             "implied": (self._implied, {"when", "then"}),
@@ -103,6 +106,19 @@ class _RuleReader:
         if tolerance is not None and tick(tolerance) < 0:
             self.log.add("a tolerance is not negative", "give at least 0", "tolerance")
         return None if tolerance is None else float(tick(tolerance))
+
+    def _at_least(self) -> Constraint | None:
+        column = self._column(self.wire.get("column"), "column")
+        parts, raw = self._several("sum_of", 1), self.wire.get("offset")
+        offset = ValueReader("number", (), self.log).value(0 if raw is None else raw, "offset")
+        if column is None or parts is None or offset is None:
+            return None
+        for each in (column, *parts):
+            if each.type not in ("integer", "number"):
+                self.log.add(f"`{each.name}` is not a number", "sums are of numbers", "sum_of")
+        if column in parts:
+            self.log.add("the column is not one of those summed", "take it away", "sum_of")
+        return AtLeast(column, parts, offset)
 
     def _order(self) -> Constraint | None:
         columns, strict = self._several("columns", 2), self.wire.get("strict", False)

@@ -1,0 +1,1 @@
+"""Making synthetic rows keep what a dictionary declares between columns."""

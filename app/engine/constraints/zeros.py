@@ -1,0 +1,230 @@
+"""Impossible cells: what the rules of a dictionary say to a model before it is fitted.
+
+A cell over some columns is impossible if every combination of stored codes in it breaks the
+rule. Where rules judge finer than cells do, what is left is for repair to mend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.grouping import Grouping
+from app.engine.inference.measurements import StructuralZeros
+from app.engine.schema import Column, Schema
+from app.engine.schema.constraints import (
+    AtLeast,
+    Condition,
+    Constraint,
+    Forbidden,
+    Implied,
+    Lookup,
+    Order,
+    Sum,
+)
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Groupings = Mapping[str, Grouping]
+
+MOST_CELLS = 2**14
+MOST_AXES = 3
+_FAR = 1e300
+"""The ends of a cell that holds no number; sums of it stay finite."""
+
+
+def structural_zeros(
+    schema: Schema, groupings: Groupings, most_cells: int = MOST_CELLS
+) -> tuple[StructuralZeros, ...]:
+    """Impossible cells of `groupings` (merged as they are), one table for each rule that has
+    some, over at most three axes and `most_cells` cells together. Public: of the dictionary
+    and the cells alone."""
+    found = []
+    for rule in schema.constraints:
+        for axes, possible in _tables(rule):
+            if not set(axes) <= set(groupings) or len(set(axes)) > MOST_AXES:
+                continue
+            if math.prod(groupings[name].cells for name in axes) > most_cells:
+                continue
+            allowed = possible(groupings)
+            if not allowed.all() and allowed.any():
+                found.append(StructuralZeros(axes, allowed))
+    return tuple(found)
+
+
+def _tables(
+    rule: Constraint,
+) -> list[tuple[tuple[str, ...], Callable[[Groupings], Mask]]]:
+    """The axes of each table that a rule makes, and what makes it."""
+    match rule:
+        case Forbidden() | Implied() if len(set(rule.columns)) < len(rule.columns):
+            return []
+        case Forbidden():
+            return [(rule.columns, lambda cells: ~_all_meet(rule.when, cells))]
+        case Implied():
+            return [(rule.columns, lambda cells: _implied(rule, cells))]
+        case Lookup():
+            return [(rule.columns, lambda cells: _listed(rule, cells))]
+        case Sum():
+            return [(rule.columns, lambda cells: _sums(rule, cells))]
+        case AtLeast():
+            return [(rule.columns, lambda cells: _at_least(rule, cells))]
+        case Order():
+            pairs = zip(rule.ordered, rule.ordered[1:], strict=False)
+            return [((a.name, b.name), _ordering(rule, a, b)) for a, b in pairs]
+    return []
+
+
+def _all_meet(conditions: tuple[Condition, ...], cells: Groupings) -> Mask:
+    """Where every code meets its condition, one dimension for each."""
+    tables = []
+    for condition in conditions:
+        grouping = cells[condition.column.name]
+        tables.append(_held(condition, grouping) == grouping.widths())
+    return _outer(tables, np.logical_and)
+
+
+def _implied(rule: Implied, cells: Groupings) -> Mask:
+    """Impossible where all of `when` is met and some of `then` by no code of its cell."""
+    unmet = []
+    for condition in rule.then:
+        grouping = cells[condition.column.name]
+        meeting = _held(condition, grouping)
+        if condition.column.null_code is not None and None not in condition.listed:
+            meeting[_cell(grouping, condition.column.null_code)] += 1  # null breaks nothing
+        unmet.append(meeting == 0)
+    return ~_outer([_all_meet(rule.when, cells), _outer(unmet, np.logical_or)], np.logical_and)
+
+
+def _listed(rule: Lookup, cells: Groupings) -> Mask:
+    own = [cells[name] for name in rule.columns]
+    allowed = np.zeros(tuple(grouping.cells for grouping in own), bool)
+    places = [grouping.cell_of(codes) for grouping, codes in zip(own, rule.listed, strict=True)]
+    allowed[tuple(places)] = True
+    for axis, column in enumerate(rule.looked_up):
+        if column in rule.excused:
+            assert column.null_code is not None
+            anywhere: list[slice | int] = [slice(None)] * len(own)
+            anywhere[axis] = _cell(own[axis], column.null_code)
+            allowed[tuple(anywhere)] = True
+    return allowed
+
+
+def _sums(rule: Sum, cells: Groupings) -> Mask:
+    low, high, null = _spans((rule.total, *rule.parts), cells)
+    least, most = _outer(low[1:], np.add), _outer(high[1:], np.add)
+    least, most = least - _slack(least, rule.allowed), most + _slack(most, rule.allowed)
+    reached = np.less_equal.outer(low[0], most) & np.greater_equal.outer(high[0], least)
+    return np.asarray(reached | _outer(null, np.logical_or))
+
+
+def _at_least(rule: AtLeast, cells: Groupings) -> Mask:
+    _, high, null = _spans((rule.column,), cells)
+    low, _, nulls = _spans(rule.sum_of, cells)
+    least = _outer(low, np.add) + rule.least
+    reached = np.greater_equal.outer(high[0], least - _slack(least, 0.0))
+    return np.asarray(reached | _outer([*null, *nulls], np.logical_or))
+
+
+def _slack(places: Floats, allowed: float) -> Floats:
+    """What a rule allows, and what doubles lose in adding up."""
+    return np.asarray(allowed + 1e-9 * np.maximum(1.0, np.abs(places)))
+
+
+def _ordering(rule: Order, left: Column, right: Column) -> Callable[[Groupings], Mask]:
+    def possible(cells: Groupings) -> Mask:
+        low, high, null = _spans((left, right), cells)
+        follows = np.less if rule.strict else np.less_equal
+        return np.asarray(follows.outer(low[0], high[1]) | _outer(null, np.logical_or))
+
+    return possible
+
+
+def _outer(tables: Sequence[NDArray[Any]], join: np.ufunc) -> NDArray[Any]:
+    joined = tables[0]
+    for table in tables[1:]:
+        joined = join.outer(joined, table)
+    return joined
+
+
+def _cell(grouping: Grouping, code: int) -> int:
+    return int(grouping.cell_of(np.array([code]))[0])
+
+
+def _spans(
+    columns: tuple[Column, ...], cells: Groupings
+) -> tuple[list[Floats], list[Floats], list[Mask]]:
+    """For each column, the lowest and highest place in each cell, and which cells hold null."""
+    low, high, null = [], [], []
+    for column in columns:
+        grouping = cells[column.name]
+        codes, own = _corners(grouping)
+        places, missing = column.places(codes)
+        lowest, highest = np.full(grouping.cells, _FAR), np.full(grouping.cells, -_FAR)
+        holds = np.zeros(grouping.cells, bool)
+        np.minimum.at(lowest, own[~missing], places[~missing])
+        np.maximum.at(highest, own[~missing], places[~missing])
+        holds[own[missing]] = True
+        low.append(lowest)
+        high.append(highest)
+        null.append(holds)
+    return low, high, null
+
+
+def _corners(grouping: Grouping) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and last code of each base cell, tail codes too, and the cells they lie in.
+
+    Between them the places of a range rise; categories, whose places do not, are all listed.
+    """
+    edges = np.asarray(grouping.edges, np.int64)
+    tail = grouping.regular + np.arange(grouping.tail)
+    codes = np.unique(np.concatenate([edges[:-1], edges[1:] - 1, tail]))
+    return codes, grouping.cell_of(codes)
+
+
+def _held(condition: Condition, grouping: Grouping) -> NDArray[np.int64]:
+    """How many codes of each cell meet the condition."""
+    column = condition.column
+    if condition.listed:
+        codes = [column.code(value) for value in condition.listed]
+        own = np.unique(np.array([code for code in codes if code is not None], np.int64))
+        return np.bincount(grouping.cell_of(own), minlength=grouping.cells).astype(np.int64)
+    if not column.ranged:
+        codes_held = np.flatnonzero(condition.holds({column.name: np.arange(column.codes)}))
+        return np.bincount(grouping.cell_of(codes_held), minlength=grouping.cells).astype(np.int64)
+    first, end = _reach(condition, column)
+    edges = np.asarray(grouping.edges, np.int64)
+    regular = np.maximum(np.minimum(edges[1:], end) - np.maximum(edges[:-1], first), 0)
+    tail = grouping.regular + np.arange(grouping.tail)
+    held = np.concatenate([regular, condition.holds({column.name: tail}).astype(np.int64)])
+    if grouping.merge is None:
+        return held
+    merged = np.zeros(grouping.cells, np.int64)
+    np.add.at(merged, np.asarray(grouping.merge), held)
+    return merged
+
+
+def _reach(condition: Condition, column: Column) -> tuple[int, int]:
+    """The regular codes `first..end-1` meet a condition of bounds on a range."""
+
+    def first_at(bound: float, past: bool) -> int:
+        low, high = 0, column.regular
+        while low < high:
+            middle = (low + high) // 2
+            place = column.places(np.array([middle]))[0][0]
+            if place > bound or (place == bound and not past):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    first, end = 0, column.regular
+    if condition.minimum is not None:
+        first = first_at(column.place_of(condition.minimum), False)
+    if condition.maximum is not None:
+        end = first_at(column.place_of(condition.maximum), True)
+    return first, max(first, end)

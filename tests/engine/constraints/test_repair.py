@@ -1,0 +1,218 @@
+"""Repaired rows keep every rule at once, whatever the rules and the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruled_tables import (
+    BY_KIND,
+    EVERY,
+    FORBIDDEN,
+    LOOKUP,
+    TAXI,
+    broken,
+    category,
+    dictionary,
+    independent,
+    integer,
+    number,
+    repaired,
+)
+
+from app.engine.constraints.repair import Repair, UnmetRulesError, every_row
+from app.engine.schema import Schema
+
+
+@pytest.mark.parametrize("kind", BY_KIND)
+def test_a_million_rows_keep_a_rule(kind: str) -> None:
+    schema = BY_KIND[kind]
+    codes = independent(schema, 1_000_000)
+    (before,) = broken(schema, codes)
+    after, repairs = repaired(schema, codes)
+    assert broken(schema, after) == [0]
+    assert before > 50_000
+    assert repairs.rows == repairs.broken[0] == before
+
+
+def test_a_total_is_not_below_what_it_holds_in_decimals() -> None:
+    after, _ = repaired(TAXI, independent(TAXI, 50_000))
+    cents = {
+        column.name: np.rint(100 * column.decode(after[column.name]).to_numpy()).astype(int)
+        for column in TAXI.columns
+    }
+    assert (cents["trip_total"] >= cents["fare"] + cents["tips"] - 100).all()
+
+
+def test_rules_that_share_columns_hold_at_once() -> None:
+    after, repairs = repaired(EVERY, independent(EVERY, 20_000))
+    assert broken(EVERY, after) == [0] * 7
+    assert repairs.redrawn < 0.01 * repairs.rows
+
+
+def test_rows_that_keep_the_rules_stay_as_they_are() -> None:
+    codes = independent(EVERY, 5000)
+    good = ~np.any(EVERY.violations(codes), axis=0)
+    after, _ = repaired(EVERY, codes)
+    for name, column in after.items():
+        assert np.array_equal(column[good], codes[name][good])
+
+
+def test_a_band_is_looked_up_by_age_as_often_as_valid_rows_have_it() -> None:
+    schema = dictionary(
+        [integer("code", 0, 1), category("name", "a", "b", "c")],
+        {
+            "kind": "lookup",
+            "columns": ["code", "name"],
+            "rows": [[0, "a"], [0, "b"], [1, "c"]],
+        },
+    )
+    valid = {"code": np.zeros(4000, np.int64), "name": np.repeat([0, 1, 1, 1], 1000)}
+    wrong = {"code": np.zeros(4000, np.int64), "name": np.full(4000, 2)}
+    after, _ = repaired(schema, {n: np.concatenate([valid[n], wrong[n]]) for n in valid})
+    mended = after["name"][4000:]
+    assert (after["code"] == 0).all()
+    # a binomial of 4,000 at a half-per-million chance stays within five standard deviations
+    assert abs(np.mean(mended == 1) - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4000)
+
+
+def test_the_last_condition_gives_way_as_valid_rows_of_the_same_age_do() -> None:
+    codes = independent(FORBIDDEN, 20_000)
+    after, repairs = repaired(FORBIDDEN, codes)
+    assert np.array_equal(after["age"], codes["age"])
+    assert repairs.distances["age"] == 0
+    assert repairs.distances["status"] == pytest.approx(repairs.rows / 20_000)
+
+
+def test_a_seed_repeats_a_repair() -> None:
+    codes = independent(EVERY, 3000)
+    first, again, other = (repaired(EVERY, codes, seed)[0] for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert any(not np.array_equal(first[name], other[name]) for name in first)
+
+
+def test_a_total_out_of_reach_shrinks_its_parts() -> None:
+    schema = dictionary(
+        [number("a", 0, 10), number("b", 0, 10), number("all", 0, 5)],
+        {"kind": "sum", "total": "all", "parts": ["a", "b"], "tolerance": 0},
+    )
+    after, _ = repaired(schema, {"a": np.array([1000]), "b": np.array([500]), "all": np.array([0])})
+    assert [after[name].item() for name in ("a", "b", "all")] == [333, 167, 500]
+
+
+def test_dates_the_wrong_way_round_are_swapped() -> None:
+    schema = dictionary(
+        [integer("from", 0, 9), integer("to", 0, 9)],
+        {"kind": "order", "columns": ["from", "to"]},
+    )
+    after, _ = repaired(schema, {"from": np.array([7, 2]), "to": np.array([3, 2])})
+    assert (after["from"].tolist(), after["to"].tolist()) == ([3, 2], [7, 2])
+
+
+def test_null_breaks_nothing() -> None:
+    schema = dictionary(
+        [integer("from", 0, 9, required=False), integer("to", 0, 3)],
+        {"kind": "order", "columns": ["from", "to"]},
+    )
+    codes = {"from": np.array([10, 9]), "to": np.array([0, 0])}
+    after, _ = repaired(schema, codes)
+    assert after["from"][0] == 10
+    assert after["to"][0] == 0
+    assert broken(schema, after) == [0]
+
+
+def test_rules_on_columns_that_are_not_there_do_not_apply() -> None:
+    assert Repair(LOOKUP, ["age"]).components == ()
+
+
+def test_a_contradiction_beyond_counting_out_is_told_by_its_rules() -> None:
+    schema = dictionary(
+        [number("a", 0, 10**4), number("b", 0, 10**4)],
+        {"kind": "order", "columns": ["a", "b"], "strict": True},
+        {"kind": "order", "columns": ["b", "a"]},
+    )
+    with pytest.raises(UnmetRulesError, match="/constraints/0, /constraints/1") as caught:
+        repaired(schema, independent(schema, 50))
+    assert caught.value.numbers == (0, 1)
+
+
+FIELDS = [
+    integer("a", 0, 4, required=False),
+    integer("b", 1, 3),
+    integer("c", -2, 6),
+    category("d", "x", "y", "z", required=False),
+]
+NUMBERS = ["a", "b", "c"]
+
+
+def condition(name: str) -> st.SearchStrategy[Any]:
+    if name == "d":
+        return st.lists(st.sampled_from(["x", "y", "z", None]), min_size=1, max_size=3, unique=True)
+    values = {"a": [0, 1, 2, 3, 4, None], "b": [1, 2, 3], "c": list(range(-2, 7))}[name]
+    bound = st.sampled_from([value for value in values if value is not None])
+    return st.one_of(
+        st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True),
+        st.builds(lambda end: {"maximum": end}, bound),
+        st.builds(lambda end: {"minimum": end}, bound),
+    )
+
+
+def conditions() -> st.SearchStrategy[dict[str, Any]]:
+    names = st.lists(st.sampled_from("abcd"), min_size=1, max_size=2, unique=True)
+    return names.flatmap(lambda few: st.fixed_dictionaries({name: condition(name) for name in few}))
+
+
+def ordered(least: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(NUMBERS), min_size=least, max_size=3, unique=True)
+
+
+def rule() -> st.SearchStrategy[dict[str, Any]]:
+    cell = {"a": st.integers(0, 4), "b": st.integers(1, 3), "d": st.sampled_from(["x", "y", None])}
+    return st.one_of(
+        st.builds(lambda when: {"kind": "forbidden", "when": when}, conditions()),
+        st.builds(
+            lambda when, then: {"kind": "implied", "when": when, "then": then},
+            conditions(),
+            conditions(),
+        ),
+        st.builds(
+            lambda rows: {"kind": "lookup", "columns": list(cell), "rows": rows},
+            st.lists(st.tuples(*cell.values()).map(list), min_size=1, max_size=9),
+        ),
+        st.builds(
+            lambda few, strict: {"kind": "order", "columns": few, "strict": strict},
+            ordered(2),
+            st.booleans(),
+        ),
+        st.builds(lambda few: {"kind": "sum", "total": few[0], "parts": few[1:]}, ordered(2)),
+        st.builds(
+            lambda few, offset: {
+                "kind": "at_least", "column": few[0], "sum_of": few[1:], "offset": offset
+            },
+            ordered(2),
+            st.integers(-3, 3),
+        ),
+    )  # fmt: skip
+
+
+def feasible(schema: Schema) -> bool:
+    rows = every_row(schema.columns)
+    return not np.any(schema.violations(rows), axis=0).all()
+
+
+@settings(deadline=None, max_examples=80)
+@given(rules=st.lists(rule(), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_any_rules_that_can_be_kept_are_kept(rules: list[dict[str, Any]], seed: int) -> None:
+    schema = dictionary(FIELDS, *rules)
+    for rows in (1, 200):
+        codes = independent(schema, rows, seed)
+        if not feasible(schema):
+            with pytest.raises(UnmetRulesError):
+                repaired(schema, codes, seed)
+            continue
+        after, repairs = repaired(schema, codes, seed)
+        assert not any(broken(schema, after))
+        assert list(repairs.broken.values()) == broken(schema, codes)
