@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -24,6 +27,17 @@ class _Beside(InTreeCacheLocator):
     @classmethod
     def from_function(cls, loop: Callable[..., Any], path: str) -> _Beside:
         return cls(loop, path)
+
+    def get_source_stamp(self) -> str:
+        """Of all modules with loops, since machine code holds that of the loops it calls."""
+        return _stamp_of_loops()
+
+
+@lru_cache(maxsize=1)
+def _stamp_of_loops() -> str:
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
+    loops = [source for source in sources if b"from app.engine.compiled import" in source]
+    return sha256(b"".join(loops)).hexdigest()
 
 
 class _Stored(CompileResultCacheImpl):
