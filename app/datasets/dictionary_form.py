@@ -82,8 +82,11 @@ DICTIONARY: dict[str, Any] = {
             "Spellings of null in every column.", type="array", items={"type": "string"}
         ),
         "constraints": _described(
-            "What must hold between columns of a row: objects of a `kind` such as `sum` (total,"
-            " parts) or `order` (columns). Rows that break one are counted and kept.",
+            "What must hold between columns of a row: objects of a `kind`, which is `sum`"
+            " (`total`, `parts`, `tolerance`), `at_least` (`column`, `sum_of`, `offset`), `order`"
+            " (`columns`, `strict`), `forbidden` (`when`), `implied` (`when`, `then`) or `lookup`"
+            " (`columns`, `rows`). Real rows that break one are counted and kept; synthetic rows"
+            " are repaired until all hold. Constraints that no row can meet are refused.",
             type="array",
             items={"type": "object"},
         ),

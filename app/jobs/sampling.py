@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from app.engine.constraints.stream import RepairedRows
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import CountsTable, Table, generator
 from app.engine.synthesizers.operations import Sample
@@ -20,8 +21,9 @@ from app.storage.blobs import BlobStore
 def store_sample(context: JobContext, host: ChildHost, request: Sample, sample_id: str) -> Made:
     """Make the sample and write its bytes, chunk by chunk, under the job's claim.
 
-    A built-in's model is sampled here, anyone else's in a process of its own. Raises
-    `ChildUnusable`, or `JobInterrupted` if the run must stop.
+    A built-in's model is sampled here, anyone else's in a process of its own; whosever it is,
+    rows keep what the dictionary declares between columns before anyone sees them. Raises
+    `ChildUnusable`, `UnmetRulesError`, or `JobInterrupted` if the run must stop.
     """
     with sampled(context, host, request) as table:
         return _Writing(context, request, sample_id).stored(table)
@@ -30,15 +32,24 @@ def store_sample(context: JobContext, host: ChildHost, request: Sample, sample_i
 @contextlib.contextmanager
 def sampled(
     context: JobContext, host: ChildHost, request: Sample
-) -> Iterator[CountsTable | Iterator[Table]]:
-    """The sample itself, inside the block. Raises as `store_sample` does."""
+) -> Iterator[CountsTable | RepairedRows]:
+    """The sample itself, inside the block; its rows can be passed through once. Raises as
+    `store_sample` does."""
     entry = registry.entry(request.name, context.settings.declared)
     if entry.builtin:
-        yield _own_table(context, request)
+        yield _kept(_own_table(context, request), request)
         return
     with host.process(context.claim.memory_bytes) as child:
         context.on_interrupt(child.kill)
-        yield host.counts(request, child) if request.kind == "counts" else host.rows(request, child)
+        counted = request.kind == "counts"
+        table = host.counts(request, child) if counted else host.rows(request, child)
+        yield _kept(table, request)
+
+
+def _kept(table: CountsTable | Iterator[Table], request: Sample) -> CountsTable | RepairedRows:
+    if isinstance(table, CountsTable):
+        return table
+    return RepairedRows(table, request.schema, request.seed)
 
 
 def _own_table(context: JobContext, request: Sample) -> CountsTable | Iterator[Table]:
@@ -63,7 +74,7 @@ class _Writing:
         self._rows = 0
         self._size_bytes = 0
 
-    def stored(self, table: CountsTable | Iterator[Table]) -> Made:
+    def stored(self, table: CountsTable | RepairedRows) -> Made:
         schema, unit = self._request.schema, self._request.unit
         if isinstance(table, CountsTable):
             self._rows = table.values.size
@@ -73,9 +84,10 @@ class _Writing:
         BlobStore(self._context.database).write(
             self._sample_id, PART, self._hashed(pieces), unit=self._context.fenced
         )
-        return Made(self._rows, self._size_bytes, self._hash.hexdigest())
+        repairs = None if isinstance(table, CountsTable) else table.repairs
+        return Made(self._rows, self._size_bytes, self._hash.hexdigest(), repairs)
 
-    def _counted(self, parts: Iterator[Table]) -> Iterator[Table]:
+    def _counted(self, parts: Iterable[Table]) -> Iterator[Table]:
         for part in parts:
             self._context.check_cancelled()
             self._rows += part.rows

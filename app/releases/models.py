@@ -109,6 +109,8 @@ class SampleRow(Base):
     content_sha256: Mapped[str | None] = mapped_column(String(64))
     dropped: Mapped[bool] = mapped_column(Boolean, default=False)
     """The rows were dropped after their TTL and are made again from the seed on demand."""
+    repairs: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """What it took to keep the dictionary's rules; None until made, and where none applies."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
+from app.engine.constraints.stream import Repairs
 from app.jobs import queue
 from app.problems import Conflict, Invalid, NotFound
 from app.releases import repository
@@ -28,11 +29,15 @@ Kind = Literal["rows", "counts"]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A stored table: its rows, the bytes of its Parquet form and their SHA-256."""
+    """A stored table: its rows, the bytes of its Parquet form and their SHA-256.
+
+    repairs: what it took to keep the dictionary's rules; None where none applies.
+    """
 
     rows: int
     size_bytes: int
     content_sha256: str
+    repairs: Repairs | None = None
 
 
 def new_seed() -> int:
@@ -163,6 +168,7 @@ def delete(session: Session, sample: SampleRow) -> None:
     """Take a sample away for good. Its bytes are the caller's to delete after."""
     queue.cancel(session, sample.id)
     sample.state, sample.dropped, sample.size_bytes = "deleted", True, None
+    sample.repairs = None
 
 
 def remake(session: Session, sample: SampleRow, release: ReleaseRow, settings: Settings) -> None:
@@ -188,4 +194,5 @@ def _store(sample: SampleRow, made: Made) -> None:
         return
     sample.rows = made.rows
     sample.size_bytes, sample.content_sha256 = made.size_bytes, made.content_sha256
+    sample.repairs = None if made.repairs is None else made.repairs.to_json()
     sample.state, sample.dropped, sample.finished_at = "succeeded", False, now()

@@ -96,6 +96,39 @@ class SampleBrief(BaseModel):
     )
 
 
+class RuleRepairOut(BaseModel):
+    """Rows that broke one declared constraint before repair."""
+
+    number: int = Field(description="Place of the constraint in the dictionary, from 0.")
+    rows: int = Field(description="Rows that broke it as the model made them.", examples=[104])
+
+
+class ColumnRepairOut(BaseModel):
+    """How far repair moved one column."""
+
+    name: str = Field(description="Name of the column.", examples=["trip_total"])
+    distance: float = Field(
+        description="Total variation distance between its one-way shares before and after"
+        " repair, over the dictionary's own cells.",
+        examples=[0.0131],
+    )
+
+
+class RepairsOut(BaseModel):
+    """What it took to make the rows keep every declared constraint: made of synthetic rows."""
+
+    rows: int = Field(description="Rows that were given other values.", examples=[121])
+    redrawn: int = Field(
+        description="Of these, rows that took the values of another row, since no smaller change"
+        " would do.",
+        examples=[0],
+    )
+    constraints: list[RuleRepairOut] = Field(
+        description="The constraints whose columns the sample has."
+    )
+    columns: list[ColumnRepairOut] = Field(description="The columns that they are about.")
+
+
 class SampleOut(BaseModel):
     """A synthetic table: made from the release's model and a seed, at no privacy cost."""
 
@@ -120,6 +153,11 @@ class SampleOut(BaseModel):
         examples=[True],
     )
     size_bytes: int | None = Field(description="Bytes of its Parquet form.", examples=[81920])
+    repairs: RepairsOut | None = Field(
+        description="How its rows were brought to keep the dictionary's constraints, which hold"
+        " in every row that is sent. Null until the rows are made, for `counts`, and where the"
+        " dictionary declares nothing between columns of the sample."
+    )
     created_at: Moment = Field(description="When it was asked for (UTC).")
     finished_at: Moment | None = Field(description="When it was made or failed (UTC).")
 

@@ -15,6 +15,7 @@ from app.releases.models import ReleaseRow, SampleRow
 from app.releases.schemas import (
     ReleaseOut,
     ReleaseState,
+    RepairsOut,
     SampleBrief,
     SampleOut,
     SampleState,
@@ -73,9 +74,15 @@ def sample(row: SampleRow, dataset_id: str) -> SampleOut:
         state=cast(SampleState, row.state),
         stored=row.state == "succeeded" and not row.dropped,
         size_bytes=row.size_bytes,
+        repairs=repairs(row),
         created_at=row.created_at,
         finished_at=row.finished_at,
     )
+
+
+def repairs(row: SampleRow) -> RepairsOut | None:
+    """What it took to keep the dictionary's rules, once the rows are made."""
+    return None if row.repairs is None else RepairsOut.model_validate(row.repairs)
 
 
 def _release(

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from app.releases.schemas import Moment
+from app.releases.schemas import Moment, RepairsOut
 
 NOTICE: Literal["not private: do not publish"] = "not private: do not publish"
 
@@ -42,6 +42,11 @@ class Public(BaseModel):
     expected_errors: list[Expected] = Field(
         description="The model's own bounds on its errors; empty for a synthesizer that states"
         " none."
+    )
+    repairs: RepairsOut | None = Field(
+        description="How the rows of the first sample were brought to keep the dictionary's"
+        " constraints, and how far that moved each column. Null where the dictionary declares"
+        " nothing between columns of the sample, and once that sample was deleted."
     )
 
 

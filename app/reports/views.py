@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.datasets.models import DatasetRow
 from app.releases import repository as releases
-from app.releases import results
+from app.releases import results, samples
+from app.releases import views as release_views
 from app.releases.models import ReleaseRow
 from app.reports import repository, service
 from app.reports.models import ReportRow
@@ -39,14 +40,15 @@ def report(
     if is_custodian_of(principal, dataset):
         made = repository.of_release(session, release.id)
     if made is None:
-        return _shown(release)
+        return _shown(session, release)
     exact = None
     if made.state == "succeeded":
         exact = service.exact_figures(database, settings, dataset, made)
-    return _shown(release, made, exact, _detail(session, made))
+    return _shown(session, release, made, exact, _detail(session, made))
 
 
 def _shown(
+    session: Session,
     release: ReleaseRow,
     made: ReportRow | None = None,
     exact: Exact | None = None,
@@ -56,7 +58,7 @@ def _shown(
         release_id=release.id,
         dataset_id=release.dataset_id,
         state="succeeded" if made is None else cast(ReportState, made.state),
-        public=_public(release),
+        public=_public(session, release),
         exact=exact,
         failure=FAILURE if made is not None and made.state == "failed" else None,
         private_detail=private_detail,
@@ -65,7 +67,8 @@ def _shown(
     )
 
 
-def _public(release: ReleaseRow) -> Public:
+def _public(session: Session, release: ReleaseRow) -> Public:
+    first = releases.sample(session, samples.first_id(release.id))
     return Public(
         expected_errors=[
             Expected(
@@ -74,7 +77,8 @@ def _public(release: ReleaseRow) -> Public:
                 confidence=stated["confidence"],
             )
             for stated in release.expected_errors or []
-        ]
+        ],
+        repairs=release_views.repairs(first),
     )
 
 

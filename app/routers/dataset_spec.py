@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from app.datasets.draft import BudgetTerms, DatasetDraft
 from app.datasets.schemas import DatasetIn
+from app.engine.constraints.feasibility import check_feasible
 from app.engine.files import FileOptions
 from app.engine.privacy.loss import Accountant
 from app.engine.schema import FieldProblem, PrivacyUnit, Schema, SchemaError
@@ -32,6 +33,7 @@ def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
     schema, unit = reader.schema(), reader.unit()
     reader.check_file_options()
     reader.check_unit(schema, unit)
+    reader.check_rules(schema)
     if form is not None:
         reader.check_account(form)
     if reader.faults:
@@ -95,6 +97,10 @@ class _SpecReader:
         if schema is None or (unit is None and "unit" in self._raw):
             return
         self._parsed(lambda: schema.check_unit(unit or _ROW), "/schema")
+
+    def check_rules(self, schema: Schema | None) -> None:
+        if schema is not None:
+            self._parsed(lambda: check_feasible(schema), "/schema")
 
     def check_account(self, form: DatasetIn) -> None:
         if form.visibility == "public":

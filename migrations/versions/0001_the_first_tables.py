@@ -421,6 +421,7 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=True),
         sa.Column("content_sha256", sa.String(length=64), nullable=True),
         sa.Column("dropped", sa.Boolean(), nullable=False),
+        sa.Column("repairs", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("finished_at", sa.String(27), nullable=True),
         sa.ForeignKeyConstraint(

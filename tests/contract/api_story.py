@@ -47,6 +47,7 @@ DICTIONARY: dict[str, Any] = {
         },
     ],
     "missingValues": [""],
+    "constraints": [{"kind": "forbidden", "when": {"shift": [0], "payment_type": ["Other"]}}],
 }
 UNIT = {"kind": "entity", "column": "taxi_id", "max_rows": 5}
 SPEC: dict[str, Any] = {

@@ -30,5 +30,5 @@ def test_the_example_of_the_page_is_accepted() -> None:
     example, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
     assert Schema.parse(json.loads(example)).entity is not None
     assert {rule["kind"] for rule in json.loads(rules)} == {
-        "sum", "order", "forbidden", "implied", "lookup"
+        "sum", "at_least", "order", "forbidden", "implied", "lookup"
     }  # fmt: skip

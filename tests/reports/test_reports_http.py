@@ -57,7 +57,7 @@ def test_the_public_part_is_there_with_the_release(service: World, release: str)
             "release_id": release.rpartition("/")[2],
             "dataset_id": dataset_of(service, release).rpartition("/")[2],
             "state": "succeeded",
-            "public": {"expected_errors": []},
+            "public": {"expected_errors": [], "repairs": None},
             "exact": None,
             "failure": None,
             "private_detail": None,
