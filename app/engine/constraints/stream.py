@@ -13,7 +13,7 @@ from app.engine.constraints.repair import Mended, Repair
 from app.engine.schema import Schema
 from app.engine.synthesizers.base import Table
 
-_MOST_ROWS, _FEWEST_ROWS, _VALUES = 2**17, 2**12, 2**23
+_MOST_ROWS, _FEWEST_ROWS, _VALUES = 2**17, 2**12, 2**22
 
 
 @dataclass(frozen=True, slots=True)

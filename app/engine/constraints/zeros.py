@@ -6,15 +6,15 @@ rule. Where rules judge finer than cells do, what is left is for repair to mend.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.inference.measurements import StructuralZeros
+from app.engine.inference.junction import cells_of, predicted_cells
+from app.engine.inference.measurements import AxisNames, StructuralZeros
 from app.engine.schema import Column, Schema
 from app.engine.schema.constraints import (
     AtLeast,
@@ -30,35 +30,49 @@ from app.engine.schema.constraints import (
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Groupings = Mapping[str, Grouping]
+_Zeros = tuple[AxisNames, Callable[[Groupings], Mask]]
+"""Axes, and what tells which of their cells are possible."""
 
 MOST_CELLS = 2**14
 MOST_AXES = 3
+MOST_MODEL_CELLS = 2**18
+"""Cells by which all zeros together may enlarge a model."""
 _FAR = 1e300
 """The ends of a cell that holds no number; sums of it stay finite."""
 
 
 def structural_zeros(
-    schema: Schema, groupings: Groupings, most_cells: int = MOST_CELLS
+    schema: Schema, groupings: Groupings, cliques: Iterable[AxisNames] = ()
 ) -> tuple[StructuralZeros, ...]:
-    """Impossible cells of `groupings` (merged as they are), one table for each rule that has
-    some, over at most three axes and `most_cells` cells together. Public: of the dictionary
-    and the cells alone."""
+    """Impossible cells of `groupings` (merged as they are), a table for each rule that has some.
+
+    Of rules over more than three axes, or `MOST_CELLS` cells together, there is none, nor of
+    one that would enlarge a model with these `cliques` too much: repair sees to them. Public:
+    it is of the dictionary, the cells and the cliques alone.
+    """
+    shape = {name: grouping.cells for name, grouping in groupings.items()}
+    joined = [tuple(clique) for clique in cliques]
+    most = predicted_cells(shape, joined) + MOST_MODEL_CELLS
     found = []
-    for rule in schema.constraints:
-        for axes, possible in _tables(rule):
-            if not set(axes) <= set(groupings) or len(set(axes)) > MOST_AXES:
-                continue
-            if math.prod(groupings[name].cells for name in axes) > most_cells:
-                continue
-            allowed = possible(groupings)
-            if not allowed.all() and allowed.any():
-                found.append(StructuralZeros(axes, allowed))
+    for axes, possible in _small_tables(schema, shape):
+        allowed = possible(groupings)
+        if allowed.all() or not allowed.any():
+            continue
+        if predicted_cells(shape, [*joined, axes]) <= most:
+            joined.append(axes)
+            found.append(StructuralZeros(axes, allowed))
     return tuple(found)
 
 
-def _tables(
-    rule: Constraint,
-) -> list[tuple[tuple[str, ...], Callable[[Groupings], Mask]]]:
+def _small_tables(schema: Schema, shape: Mapping[str, int]) -> Iterator[_Zeros]:
+    for rule in schema.constraints:
+        for axes, possible in _tables(rule):
+            known = set(axes) <= set(shape) and len(axes) <= MOST_AXES
+            if known and cells_of(shape, axes) <= MOST_CELLS:
+                yield axes, possible
+
+
+def _tables(rule: Constraint) -> list[_Zeros]:
     """The axes of each table that a rule makes, and what makes it."""
     match rule:
         case Forbidden() | Implied() if len(set(rule.columns)) < len(rule.columns):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ruled_tables import EVERY, LOOKUP, dictionary
 from test_repair import FIELDS, rule
 
+from app.engine.constraints import zeros
 from app.engine.constraints.repair import every_row
 from app.engine.constraints.zeros import structural_zeros
 from app.engine.grouping import Grouping
@@ -47,12 +48,12 @@ def test_a_merged_cell_is_impossible_only_if_all_its_codes_are(
     (broken,) = schema.violations(rows)
     kept = {name: groupings[name].cell_of(codes[~broken]) for name, codes in rows.items()}
     exact = rules[0]["kind"] in ("forbidden", "implied", "lookup")
-    for zeros in structural_zeros(schema, groupings):
-        possible = np.zeros(zeros.allowed.shape, bool)
-        possible[tuple(kept[name] for name in zeros.axes)] = True
-        assert not (possible & ~zeros.allowed).any()
+    for table in structural_zeros(schema, groupings):
+        possible = np.zeros(table.allowed.shape, bool)
+        possible[tuple(kept[name] for name in table.axes)] = True
+        assert not (possible & ~table.allowed).any()
         if exact:
-            assert np.array_equal(possible, zeros.allowed)
+            assert np.array_equal(possible, table.allowed)
 
 
 def test_cells_of_bins_and_bounds_are_judged_without_listing_codes() -> None:
@@ -64,10 +65,10 @@ def test_cells_of_bins_and_bounds_are_judged_without_listing_codes() -> None:
     when = {"wage": {"minimum": 50}, "works": [False]}
     schema = dictionary(fields, {"kind": "forbidden", "when": when})
     groupings = {column.name: column.grouping for column in schema.columns}
-    (zeros,) = structural_zeros(schema, groupings)
-    assert zeros.axes == ("wage", "works")
-    assert zeros.allowed[:, 0].tolist() == [True, True, False, False, True, True]
-    assert zeros.allowed[:, 1].all()
+    (table,) = structural_zeros(schema, groupings)
+    assert table.axes == ("wage", "works")
+    assert table.allowed[:, 0].tolist() == [True, True, False, False, True, True]
+    assert table.allowed[:, 1].all()
 
 
 def test_days_in_bins_that_lie_apart_have_one_order() -> None:
@@ -77,22 +78,32 @@ def test_days_in_bins_that_lie_apart_have_one_order() -> None:
         for name in ("from", "to")
     ]  # fmt: skip
     schema = dictionary(fields, {"kind": "order", "columns": ["from", "to"]})
-    (zeros,) = structural_zeros(schema, {c.name: c.grouping for c in schema.columns})
-    assert np.array_equal(zeros.allowed, np.triu(np.ones((3, 3), bool)))
+    (table,) = structural_zeros(schema, {c.name: c.grouping for c in schema.columns})
+    assert np.array_equal(table.allowed, np.triu(np.ones((3, 3), bool)))
 
 
-def test_large_tables_are_left_to_repair() -> None:
+def test_large_tables_are_left_to_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     groupings = {column.name: column.grouping for column in LOOKUP.columns}
-    assert structural_zeros(LOOKUP, groupings, most_cells=299) == ()
-    assert len(structural_zeros(LOOKUP, groupings, most_cells=300)) == 1
+    assert len(structural_zeros(LOOKUP, groupings)) == 1
+    monkeypatch.setattr(zeros, "MOST_CELLS", 299)
+    assert structural_zeros(LOOKUP, groupings) == ()
+
+
+def test_zeros_that_would_enlarge_a_model_too_much_are_left_to_repair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groupings = {column.name: column.grouping for column in LOOKUP.columns}
+    monkeypatch.setattr(zeros, "MOST_MODEL_CELLS", 100 * 3 - 100 - 3 - 1)
+    assert structural_zeros(LOOKUP, groupings) == ()
+    assert len(structural_zeros(LOOKUP, groupings, [("band", "age")])) == 1
 
 
 def test_a_model_fitted_with_them_makes_no_forbidden_rows() -> None:
     groupings = {name: EVERY.column(name).grouping for name in ("band", "status")}
-    zeros = structural_zeros(EVERY, groupings)
-    assert [each.axes for each in zeros] == [("band", "status")]
+    found = structural_zeros(EVERY, groupings)
+    assert [each.axes for each in found] == [("band", "status")]
     even = [NoisyMarginal((name,), np.full(3, 100.0), np.ones(3)) for name in groupings]
-    model = fit({"band": 3, "status": 3}, even, 300.0, zeros=zeros)
+    model = fit({"band": 3, "status": 3}, even, 300.0, zeros=found)
     rows = model.sample(2000, np.random.default_rng(0))
     assert not ((rows["band"] == 0) & (rows["status"] > 0)).any()
     assert (rows["status"] > 0).any()
@@ -101,4 +112,4 @@ def test_a_model_fitted_with_them_makes_no_forbidden_rows() -> None:
 @pytest.mark.parametrize("names", [("age",), ("band", "wage")])
 def test_rules_on_other_columns_say_nothing(names: tuple[str, ...]) -> None:
     found = structural_zeros(EVERY, {name: EVERY.column(name).grouping for name in names})
-    assert all(set(zeros.axes) <= set(names) for zeros in found)
+    assert all(set(table.axes) <= set(names) for table in found)
