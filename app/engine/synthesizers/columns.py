@@ -45,14 +45,15 @@ class Columns:
     def of(cls, axes: Axes, schema: Schema, measured: OneWays, rare_below: float) -> Columns:
         """Cells are rare below `rare_below` standard errors of what was measured."""
         marginals = [in_rows(answer, measured.size) for answer in measured.answers]
+        in_order = ordered_cells(axes, schema)
         total = float(max(measured.size.rows, 1))
         estimates = tuple(
             _estimated(marginal, ordered, total)
-            for marginal, ordered in zip(marginals, ordered_cells(axes, schema), strict=True)
+            for marginal, ordered in zip(marginals, in_order, strict=True)
         )
         compressions = tuple(
-            Compression.below(_projected(estimate, total), rare_below * _error(marginal))
-            for estimate, marginal in zip(estimates, marginals, strict=True)
+            Compression.below(_projected(estimate, total), rare_below * _error(marginal), ordered)
+            for estimate, marginal, ordered in zip(estimates, marginals, in_order, strict=True)
         )
         return cls(axes, estimates, compressions, measured.size)
 
@@ -116,11 +117,16 @@ class Columns:
 def in_rows(answer: Measurement, size: Size) -> NoisyMarginal:
     """A measurement in rows: rules that do not count all rows are scaled to the noisy rows."""
     values = answer.values.astype(np.float64)
-    factor = 1.0
-    if answer.count.contribution.rule != "rows":
-        factor = size.rows / max(float(values.sum()), 1.0)
+    factor = rows_per_count(answer, size)
     variance = max(answer.variance * factor**2, SMALLEST_VARIANCE)
     return NoisyMarginal(answer.columns, values * factor, np.full(answer.shape, variance))
+
+
+def rows_per_count(answer: Measurement, size: Size) -> float:
+    """What a count of the measurement stands for: 1 where all rows are counted."""
+    if answer.count.contribution.rule == "rows":
+        return 1.0
+    return size.rows / max(float(answer.values.sum(dtype=np.float64)), 1.0)
 
 
 def ordered_cells(axes: Axes, schema: Schema) -> tuple[int, ...]:

@@ -1,97 +1,112 @@
-"""Rare cells of a column, merged into one before pairs are measured, and restored after.
+"""Rare cells of a column, merged before pairs are measured, and restored after.
 
 McKenna, Miklau and Sheldon (2021, section 3.1) merge what does not stand out from the noise
-of the one-way marginal. Null, `other` and point masses are cells like any other here.
+of the one-way marginal into one cell. Here rare cells of a range are merged with their
+neighbours, so that a rare low value and a rare high one stay apart; only cells that have no
+order, which null, `other` and point masses are too, are merged into one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.privacy.queries import Measurement
 from app.engine.synthesizers.archive import ModelFormatError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Compression:
-    """Kept cells first, in order, then one merged cell if at least two are rare.
+    """`merge[i]` is the merged cell of cell i, `shares[i]` its share of that merged cell."""
 
-    `rare` are the rare cells of the column, `rare_shares` how the merged cell is restored.
-    """
-
-    cells: int
-    rare: NDArray[np.int64]
-    rare_shares: NDArray[np.float64]
+    merge: Integers
+    shares: Floats
 
     @classmethod
-    def of(cls, answer: Measurement, threshold: float) -> Compression:
-        """Cells below `threshold` standard errors are rare."""
-        values = answer.values.astype(np.float64)
-        rare = np.flatnonzero(values < threshold * answer.standard_error)
-        if rare.size < 2:
-            return cls(values.size, np.zeros(0, dtype=np.int64), np.zeros(0))
-        mass = float(values[rare].sum())
-        shares = (
-            onto_simplex(values[rare], mass) / mass
-            if mass > 0
-            else np.full(rare.size, 1 / rare.size)
-        )
-        return cls(values.size, rare.astype(np.int64), shares)
+    def below(cls, counts: Floats, least: float, ordered: int = 0) -> Compression:
+        """Cells of counts under `least` are rare; none of the counts is negative.
 
-    @classmethod
-    def below(cls, counts: NDArray[np.float64], least: float) -> Compression:
-        """Cells of counts under `least` are rare; none of the counts is negative."""
+        Of the first `ordered` cells, neighbours among the rare ones are merged until they
+        have `least` together.
+        """
         rare = np.flatnonzero(counts < least)
-        if rare.size < 2:
-            return cls(counts.size, np.zeros(0, dtype=np.int64), np.zeros(0))
-        mass = float(counts[rare].sum())
-        shares = counts[rare] / mass if mass > 0 else np.full(rare.size, 1 / rare.size)
-        return cls(counts.size, rare.astype(np.int64), shares)
+        firsts = np.arange(counts.size)
+        pooled = rare[rare >= ordered]
+        runs = _runs(rare[rare < ordered], counts, least)
+        if len(runs) == 1 and pooled.size and counts[runs[0]].sum() < least:
+            runs, pooled = [], rare
+        for group in (*runs, pooled):
+            firsts[group] = group[:1]
+        merge = np.unique(firsts, return_inverse=True)[1].astype(np.int64)
+        return cls(merge, _shares(merge, counts))
 
     @property
-    def merged_cells(self) -> int:
-        return self.cells - self.rare.size + bool(self.rare.size)
+    def cells(self) -> int:
+        return int(self.merge.size)
 
-    def merge(self) -> NDArray[np.int64]:
-        """The merged cell of each cell."""
-        kept = np.ones(self.cells, dtype=bool)
-        kept[self.rare] = False
-        return np.where(kept, np.cumsum(kept) - 1, self.merged_cells - 1).astype(np.int64)
+    @cached_property
+    def merged_cells(self) -> int:
+        return int(self.merge.max()) + 1
+
+    @property
+    def rare(self) -> Integers:
+        """The cells that are merged with others."""
+        members = np.bincount(self.merge)
+        return np.flatnonzero(members[self.merge] > 1).astype(np.int64)
 
     def grouping(self, own: Grouping) -> Grouping:
-        return own.merged(self.merge().tolist()) if self.rare.size else own
+        return own.merged(self.merge.tolist()) if self.merged_cells < self.cells else own
 
-    def add_up(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def add_up(self, values: Floats) -> Floats:
         """Values of the merged cells."""
-        sums: NDArray[np.float64] = np.zeros(self.merged_cells)
-        np.add.at(sums, self.merge(), values)
+        sums: Floats = np.zeros(self.merged_cells)
+        np.add.at(sums, self.merge, values)
         return sums
 
-    def restore(self, merged: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """A cell for each merged cell, the rare ones dealt by their noisy shares."""
-        if not self.rare.size:
-            return merged
-        kept = np.delete(np.arange(self.cells, dtype=np.int64), self.rare)
-        is_rare = merged == self.merged_cells - 1
-        restored = np.append(kept, 0)[merged]
-        counts = apportion(self.rare_shares, int(is_rare.sum()), rng)
-        restored[is_rare] = self.rare[shuffled_cells(counts, rng)]
+    def restore(self, merged: Integers, rng: np.random.Generator) -> Integers:
+        """A cell for each merged cell, those that were merged dealt by their noisy shares."""
+        order = np.argsort(self.merge, kind="stable")
+        starts = np.searchsorted(self.merge[order], np.arange(self.merged_cells + 1))
+        restored = order[starts[merged]].astype(np.int64)
+        for group in np.flatnonzero(np.diff(starts) > 1):
+            members = order[starts[group] : starts[group + 1]]
+            places = np.flatnonzero(merged == group)
+            counts = apportion(self.shares[members], places.size, rng)
+            restored[places] = members[shuffled_cells(counts, rng)]
         return restored
 
     @classmethod
-    def stored(
-        cls, cells: int, rare: NDArray[np.int64], rare_shares: NDArray[np.float64]
-    ) -> Compression:
-        """Checks arrays of a stored model."""
-        rising = rare.ndim == 1 and bool((np.diff(rare) > 0).all()) and rare.size != 1
-        if not rising or (rare.size and not 0 <= rare[0] <= rare[-1] < cells):
+    def stored(cls, merge: Integers, shares: Floats) -> Compression:
+        """Checks arrays of a stored model, of one length; no number is negative."""
+        found = np.unique(merge)
+        if not np.array_equal(found, np.arange(found.size)):
             raise ModelFormatError("the stored model merges impossible cells")
-        if rare.size and not np.isclose(rare_shares.sum(), 1):
+        if not np.allclose(np.bincount(merge, weights=shares), 1):
             raise ModelFormatError("the stored model's shares do not add up")
-        return cls(cells, rare, rare_shares)
+        return cls(merge, shares)
+
+
+def _runs(rare: Integers, counts: Floats, least: float) -> list[Integers]:
+    """Neighbours among the rare cells that have `least` together; what is left joins the last."""
+    reach = np.cumsum(counts[rare])
+    ends: list[int] = []
+    before = 0.0
+    for place, sum_so_far in enumerate(reach.tolist(), start=1):
+        if sum_so_far - before >= least:
+            ends.append(place)
+            before = sum_so_far
+    return [run for run in np.split(rare, ends[:-1]) if run.size]
+
+
+def _shares(merge: Integers, counts: Floats) -> Floats:
+    """Each cell's part of its merged cell; even parts where there is nothing to divide."""
+    sums, members = np.bincount(merge, weights=counts), np.bincount(merge)
+    even = 1 / members[merge]
+    return np.divide(counts, sums[merge], out=even, where=sums[merge] > 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,18 @@ class TableModel:
         }
         return Table(codes, rows, self.size.deal(rows, rng))
 
+    def marginals(self, asked: Sequence[tuple[str, ...]]) -> list[NDArray[np.float64]]:
+        """Shares of the cells of `axes`, over each set of axes asked, in the order asked."""
+        within = dict(zip(self.axes.names, self.compressions, strict=True))
+        restored = []
+        for names, table in zip(asked, self.graph.marginals(asked), strict=True):
+            for axis, name in enumerate(names):
+                along = [-1 if i == axis else 1 for i in range(len(names))]
+                table = table.take(within[name].merge, axis)
+                table *= within[name].shares.reshape(along)
+            restored.append(table)
+        return restored
+
     def dump(self) -> bytes:
         header = {
             "model": self.method,
@@ -51,8 +63,8 @@ class TableModel:
         }
         arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = dict(self.graph.arrays())
         for i, compression in enumerate(self.compressions):
-            arrays[f"rare{i}"] = compression.rare
-            arrays[f"rare_shares{i}"] = compression.rare_shares
+            arrays[f"merge{i}"] = compression.merge
+            arrays[f"merged_shares{i}"] = compression.shares
         return pack(header, arrays)
 
     @classmethod
@@ -79,8 +91,10 @@ class TableModel:
 def _stored_compression(
     arrays: Mapping[str, NDArray[Any]], position: int, cells: int
 ) -> Compression:
-    rare = arrays.get(f"rare{position}")
-    if rare is None or rare.dtype != np.int64 or rare.ndim != 1:
+    merge = arrays.get(f"merge{position}")
+    if merge is None or merge.dtype != np.int64 or merge.shape != (cells,):
         raise ModelFormatError("the stored model merges impossible cells")
-    shares = stored_weights(arrays, f"rare_shares{position}", rare.shape)
-    return Compression.stored(cells, rare.astype(np.int64), shares)
+    if (merge < 0).any() or (merge >= cells).any():
+        raise ModelFormatError("the stored model merges impossible cells")
+    shares = stored_weights(arrays, f"merged_shares{position}", (cells,))
+    return Compression.stored(merge.astype(np.int64), shares)
