@@ -70,8 +70,10 @@ def test_what_does_not_fit_together_is_refused() -> None:
         ("shares", arrays["shares"][1:]),
         ("parents", np.array([5])),
         ("clique_axes", np.array([0, 7])),
-        ("rare1", np.array([1, 12])),
-        ("rare1", np.zeros((2, 2), dtype=np.int64)),
+        ("merge1", np.array([0, 1, 2])),
+        ("merge1", np.full(10, -1)),
+        ("merge1", np.zeros((2, 5), dtype=np.int64)),
+        ("merged_shares1", np.zeros(10)),
     ):
         with pytest.raises(ModelFormatError):
             TableModel.load("swift", colours(), ROW, pack(header, arrays | {name: wrong}))

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
+
+from app.engine.privacy.library import LocalSession
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count, Measurement, Scored
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.archive import ModelFormatError
+from app.engine.synthesizers.axes import choose_axes
+from app.engine.synthesizers.base import Limits, generator
+from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.mst import Mst, MstParams
+from app.engine.synthesizers.swift import Swift
+from app.engine.synthesizers.swift.budget import usual_shares
+from app.engine.synthesizers.swift.forecast import MOST_SCORED_CELLS, most_pair_cells
+from app.engine.synthesizers.swift.params import SwiftParams
+
+HOUSEHOLD = PrivacyUnit("entity", "id", 3)
+GAUSSIAN = PrivacyLoss.zcdp(10**12)
+LAPLACE = PrivacyLoss.pure(10**13)
+
+
+def params(**form: object) -> SwiftParams:
+    return SwiftParams.model_validate(form)
+
+
+def tied(schema: Schema, rows: int = 3000) -> dict[str, np.ndarray]:
+    """The size is the colour's number; a null colour has no fare."""
+    codes = random_codes(schema, rows)
+    codes["size"] = codes["colour"].copy()
+    null_code = schema.column("fare").null_code
+    assert null_code is not None
+    codes["fare"][codes["colour"] == 3] = null_code
+    return codes
+
+
+def session(loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW, rows: int = 3000) -> LocalSession:
+    entity = unit.kind == "entity"
+    schema = colours(entity)
+    entities = np.arange(rows) // 3 if entity else None
+    return session_on(schema, tied(schema, rows), loss, unit, entities)
+
+
+def fit(
+    form: SwiftParams | None = None, loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW
+) -> TableModel:
+    open_session = session(loss, unit)
+    model = Swift().fit(open_session, form or params(), None, 7, quiet)
+    assert open_session.remaining.amount <= 10, "all is spent but what rounding down leaves"
+    return model
+
+
+class Recorded:
+    """A session that keeps its questions and answers, or gives recorded ones again."""
+
+    def __init__(self, inner: LocalSession, told: Sequence[object] = ()) -> None:
+        self.inner = inner
+        self.schema, self.unit, self.allowance = inner.schema, inner.unit, inner.allowance
+        self.remaining = inner.allowance
+        self.told = list(told)
+        self.asked: list[tuple[str, object, PrivacyLoss]] = []
+        self.answers: list[object] = []
+
+    def _answer(self, kind: str, question: object, loss: PrivacyLoss, ask: object) -> object:
+        self.asked.append((kind, question, loss))
+        self.remaining -= loss
+        answer = self.told.pop(0) if self.told else ask()  # type: ignore[operator]
+        self.answers.append(answer)
+        return answer
+
+    def count(
+        self, queries: Sequence[Count], loss: PrivacyLoss, shares: Sequence[float] | None = None
+    ) -> tuple[Measurement, ...]:
+        question = (tuple(queries), tuple(shares or ()))
+        return self._answer(  # type: ignore[return-value]
+            "count", question, loss, lambda: self.inner.count(queries, loss, shares)
+        )
+
+    def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
+        references = [[f.tolist() for f in c.reference] for c in candidates]  # type: ignore[union-attr]
+        question = (tuple(c.count for c in candidates), references)
+        return self._answer(  # type: ignore[return-value]
+            "scores", question, loss, lambda: self.inner.scores(candidates, loss)
+        )
+
+
+def recorded(
+    form: SwiftParams | None = None, loss: PrivacyLoss = GAUSSIAN, told: Sequence[object] = ()
+) -> tuple[Recorded, TableModel]:
+    asked = Recorded(session(loss), told)
+    return asked, Swift().fit(asked, form or params(), None, 7, quiet)  # type: ignore[arg-type]
+
+
+def test_without_noise_tied_columns_stay_tied() -> None:
+    table = fit().sample(None, generator(1))
+    assert table.rows == 3000
+    assert (table.codes["size"] == table.codes["colour"]).mean() > 0.99
+    null_fare = colours().column("fare").null_code
+    of_null_colour = table.codes["fare"][table.codes["colour"] == 3]
+    assert (of_null_colour == null_fare).mean() > 0.99
+
+
+@pytest.mark.parametrize("unit", [ROW, HOUSEHOLD])
+@pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("rule", [{"rule": "rows"}, {"rule": "distinct", "limit": 2}])
+def test_every_unit_loss_and_rule_gives_a_table_in_the_dictionary(
+    loss: PrivacyLoss, unit: PrivacyUnit, rule: dict[str, object]
+) -> None:
+    table = fit(params(contribution=rule), loss, unit).sample(None, generator(3))
+    assert abs(table.rows - 3000) < 300
+    for column in colours().columns:
+        codes = table.codes[column.name]
+        assert codes.shape == (table.rows,)
+        assert 0 <= codes.min() <= codes.max() < column.codes
+    assert (table.codes["size"] == table.codes["colour"]).mean() > 0.6
+    if unit is HOUSEHOLD:
+        assert table.entity is not None
+        assert np.bincount(table.entity).max() <= 3
+
+
+def test_clipped_counts_are_scaled_to_the_rows() -> None:
+    model = fit(params(contribution={"rule": "clipped", "norm": 1.5}), GAUSSIAN, HOUSEHOLD)
+    assert abs(model.size.rows - 3000) < 100
+    assert model.graph.marginal(("colour",)).sum() == pytest.approx(1)
+
+
+def test_the_three_questions_cost_what_they_are_given() -> None:
+    asked, _ = recorded(params(shares={"one_way": 2, "scores": 1, "two_way": 1}))
+    assert [kind for kind, _, _ in asked.asked] == ["count", "scores", "count"]
+    losses = [loss.amount for _, _, loss in asked.asked]
+    assert losses == [5 * 10**11, 25 * 10**10, 25 * 10**10]
+
+
+def test_only_pairs_that_are_related_are_measured() -> None:
+    asked, model = recorded()
+    question: Any = asked.asked[-1][1]
+    queries, shares = question
+    pairs = {query.columns for query in queries}
+    assert ("colour", "size") in pairs
+    assert ("colour", "fare") in pairs
+    assert sum(shares) == pytest.approx(1, abs=1e-4)
+    assert sum(count > 1 for count in map(len, model.graph.tree.cliques)) >= 1
+
+
+def test_independent_columns_are_left_alone() -> None:
+    schema = digits({"a": 4, "b": 5, "c": 6})
+    asked = Recorded(session_on(schema, random_codes(schema, 400), PrivacyLoss.zcdp(10**9)))
+    model = Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
+    table = model.sample(1000, generator(0))
+    assert {len(values) for values in table.codes.values()} == {1000}
+    assert len(asked.asked) <= 3
+
+
+def test_the_same_answers_give_the_same_questions_and_bytes() -> None:
+    first, model = recorded()
+    again, same = recorded(told=first.answers)
+    assert again.asked == first.asked
+    assert same.dump() == model.dump()
+
+
+def test_a_column_alone_and_two_need_no_scores() -> None:
+    for names, kinds in ((["colour"], ["count"]), (["colour", "size"], ["count", "count"])):
+        asked, model = recorded(params(columns=names))
+        assert [kind for kind, _, _ in asked.asked] == kinds
+        assert asked.remaining.amount <= 10
+        assert model.sample(None, generator(2)).rows == pytest.approx(3000, abs=50)
+
+
+def test_a_pair_too_large_is_sampled_independently() -> None:
+    model = Swift().fit(session(), params(columns=["colour", "size"], most_cells=4), None, 7, quiet)
+    assert max(map(len, model.graph.tree.cliques)) == 1
+    assert model.sample(100, generator(4)).rows == 100
+
+
+@pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE, EXACT])
+def test_a_table_of_no_rows_is_fitted(loss: PrivacyLoss) -> None:
+    model = Swift().fit(session(loss, rows=0), params(), None, 7, quiet)
+    assert model.sample(40, generator(5)).rows == 40
+
+
+def test_a_table_of_one_row_is_fitted() -> None:
+    model = Swift().fit(session(rows=1), params(), None, 7, quiet)
+    assert model.size.rows == 1
+    assert model.sample(None, generator(5)).rows == 1
+
+
+def test_columns_of_one_cell_are_fitted() -> None:
+    schema = digits({"a": 1, "b": 1, "c": 3})
+    one = session_on(schema, random_codes(schema, 50), GAUSSIAN)
+    table = Swift().fit(one, params(), None, 7, quiet).sample(30, generator(0))
+    assert not table.codes["a"].any()
+
+
+def test_a_stored_model_samples_as_before() -> None:
+    model = fit(loss=GAUSSIAN, unit=HOUSEHOLD)
+    loaded = Swift().load(colours(True), HOUSEHOLD, model.dump())
+    assert loaded.dump() == model.dump()
+    before, after = (each.sample(99, generator(3)) for each in (model, loaded))
+    assert all(np.array_equal(before.codes[name], after.codes[name]) for name in before.codes)
+    assert np.array_equal(before.entity, after.entity)  # type: ignore[arg-type]
+
+
+def test_a_model_of_another_method_is_refused() -> None:
+    other = Mst().fit(session(GAUSSIAN), MstParams(), None, 7, quiet)
+    with pytest.raises(ModelFormatError):
+        Swift().load(colours(), ROW, other.dump())
+
+
+@pytest.mark.parametrize(
+    ("rho", "share"), [(10**10, 0.25), (10**8, 0.25 * 100**0.15), (10**4, 0.5), (10**13, 0.15)]
+)
+def test_small_guarantees_spend_more_on_columns(rho: int, share: float) -> None:
+    shares = usual_shares(PrivacyLoss.zcdp(rho), params().contribution.contribution(), ROW)
+    assert shares.one_way == pytest.approx(share)
+    assert shares.one_way + shares.scores + shares.two_way == pytest.approx(1)
+
+
+def test_a_unit_of_many_rows_is_like_a_small_guarantee() -> None:
+    rows = params().contribution.contribution()
+    many = usual_shares(PrivacyLoss.zcdp(10**12), rows, PrivacyUnit("entity", "id", 10))
+    assert many == usual_shares(PrivacyLoss.zcdp(10**10), rows, ROW)
+    pure = usual_shares(PrivacyLoss.pure(10**12), rows, ROW)
+    assert pure == usual_shares(PrivacyLoss.zcdp(5 * 10**11), rows, ROW)
+
+
+def test_the_forecast_counts_what_may_be_measured() -> None:
+    preflight = Swift().check(colours(), ROW, params(), GAUSSIAN, None, LIMITS)
+    # One-ways have 4 + 10 + 7 cells; the three pairs 40, 28 and 70.
+    assert preflight.cells == 21 + 138
+    assert preflight.problems == ()
+    least = Swift().check(colours(), ROW, params(most_cells=50), GAUSSIAN, None, LIMITS)
+    assert least.cells == 21 + 50
+    assert least.memory_bytes < preflight.memory_bytes
+
+
+@pytest.mark.parametrize(
+    ("form", "loss", "pointer"),
+    [
+        ({"columns": []}, GAUSSIAN, "/params/columns"),
+        ({"columns": ["size", "weight"]}, GAUSSIAN, "/params/columns/1"),
+        ({"target": "weight"}, GAUSSIAN, "/params/target"),
+        ({"columns": ["size"], "target": "fare"}, GAUSSIAN, "/params/target"),
+        ({"column_weights": {"a/b": 2}}, GAUSSIAN, "/params/column_weights/a~1b"),
+        ({"contribution": {"rule": "clipped", "norm": 2}}, LAPLACE, "/params/contribution/rule"),
+        ({}, PrivacyLoss.pure(100), "/guarantee"),
+    ],
+)
+def test_what_cannot_run_is_told_before_it_is_charged(
+    form: dict[str, object], loss: PrivacyLoss, pointer: str
+) -> None:
+    preflight = Swift().check(colours(True), HOUSEHOLD, params(**form), loss, None, LIMITS)
+    assert pointer in [problem.pointer for problem in preflight.problems]
+
+
+def test_a_hundred_columns_pass() -> None:
+    wide = digits({f"c{i}": 2 + i % 90 for i in range(100)})
+    limits = Limits(max_total_rows=200_000, rows=None, memory_bytes=2**30, time_s=600.0)
+    preflight = Swift().check(wide, ROW, params(), GAUSSIAN, None, limits)
+    assert preflight.problems == ()
+    too_many = digits({f"c{i}": 2 for i in range(201)})
+    refused = Swift().check(too_many, ROW, params(), GAUSSIAN, None, limits)
+    assert [problem.pointer for problem in refused.problems] == ["/params/columns"]
+
+
+def test_pairs_are_limited_so_that_all_can_be_scored() -> None:
+    axes_of = {f"c{i}": 3000 for i in range(20)}
+    axes, _ = choose_axes(digits(axes_of), None, {})
+    most = most_pair_cells(axes)
+    assert 190 * most <= MOST_SCORED_CELLS < 190 * 2 * most
+
+
+def test_target_and_column_weights_multiply() -> None:
+    form = params(target="a", column_weights={"a": 2, "b": 0.5})
+    assert form.weight(("a", "b")) == 3
+    assert form.weight(("b", "c")) == 0.5
+    assert form.weight(("c", "d")) == 1
