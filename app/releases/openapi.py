@@ -20,6 +20,15 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
         },
         "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
     },
+    "aim": {
+        "synthesizer": "aim",
+        "params": {
+            "columns": ["shift", "pickup_community_area", "payment_type", "fare"],
+            "target": "payment_type",
+        },
+        "guarantee": {"epsilon": 1, "delta": 1e-6},
+        "rows": 10000,
+    },
     "archetypes": {
         "synthesizer": "archetypes",
         "params": {"preset": "sprint3"},

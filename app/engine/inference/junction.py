@@ -8,7 +8,7 @@ are connected (Lauritzen and Spiegelhalter 1988; Koller and Friedman 2009, chapt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -126,29 +126,77 @@ def predicted_cells(shape: Mapping[str, int], cliques: Iterable[AxisNames]) -> i
 
     Exact below 2^53; no more than 2^62 is ever answered.
     """
+    return predicted_with_each(shape, cliques, [()])[0]
+
+
+def predicted_with_each(
+    shape: Mapping[str, int], cliques: Iterable[AxisNames], additions: Sequence[AxisNames]
+) -> list[int]:
+    """`predicted_cells` of the cliques and one of the additions, for each of these."""
     order = table_order(shape)
-    members, kept = _eliminated(shape, order, cliques)
+    places = {axis: i for i, axis in enumerate(order)}
+    longest = max((len(addition) for addition in additions), default=0)
+    spots = np.full((len(additions), longest), -1, dtype=np.int64)
+    for row, addition in zip(spots, additions, strict=True):
+        row[: len(addition)] = _spots(places, addition)
     cells = np.array([shape[axis] for axis in order], dtype=np.float64)
-    sizes = np.where(members[kept], cells, 1.0).prod(axis=1)
-    return int(min(float(sizes.sum()), _MOST_CELLS))
+    found: list[float] = _predict_each(
+        _joined(places, cliques), np.log(cells), cells, spots
+    ).tolist()
+    return [int(min(size, _MOST_CELLS)) for size in found]
 
 
 def _eliminated(
     shape: Mapping[str, int], order: AxisNames, cliques: Iterable[AxisNames]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    count = len(order)
-    place = {axis: i for i, axis in enumerate(order)}
+    joined = _joined({axis: i for i, axis in enumerate(order)}, cliques)
+    logs = np.log(np.array([shape[axis] for axis in order], dtype=np.float64))
+    return _eliminate(joined, logs)
+
+
+def _joined(places: Mapping[str, int], cliques: Iterable[AxisNames]) -> NDArray[np.bool_]:
+    """The adjacency of the axes, each joined with itself too where a clique holds it."""
+    count = len(places)
     pairs: list[int] = []
     for clique in cliques:
-        try:
-            spots = [place[axis] for axis in clique]
-        except KeyError as error:
-            raise ValueError(f"no axis of the shape is named {error.args[0]!r}") from None
+        spots = _spots(places, clique)
         pairs += [count * one + other for one in spots for other in spots]
     joined = np.zeros(count * count, dtype=np.bool_)
     joined[pairs] = True
-    logs = np.log(np.array([shape[axis] for axis in order], dtype=np.float64))
-    return _eliminate(joined.reshape(count, count), logs)
+    return joined.reshape(count, count)
+
+
+def _spots(places: Mapping[str, int], clique: AxisNames) -> list[int]:
+    try:
+        return [places[axis] for axis in clique]
+    except KeyError as error:
+        raise ValueError(f"no axis of the shape is named {error.args[0]!r}") from None
+
+
+@compiled
+def _predict_each(
+    joined: NDArray[np.bool_],
+    logs: NDArray[np.float64],
+    cells: NDArray[np.float64],
+    spots: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """The cells of the tree with each row of `spots` joined; -1 is no spot."""
+    found = np.zeros(spots.shape[0])
+    for row in range(spots.shape[0]):
+        graph = joined.copy()
+        for one in spots[row]:
+            for other in spots[row]:
+                if one >= 0 and other >= 0:
+                    graph[one, other] = True
+        members, kept = _eliminate(graph, logs)
+        for clique in range(cells.size):
+            if kept[clique]:
+                size = 1.0
+                for axis in range(cells.size):
+                    if members[clique, axis]:
+                        size *= cells[axis]
+                found[row] += size
+    return found
 
 
 @compiled

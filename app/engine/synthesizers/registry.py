@@ -23,6 +23,7 @@ DISTRIBUTION = "halftone"
 
 _BUILT_IN = {
     "aggregate_seeded": "app.engine.synthesizers.aggregate_seeded:AggregateSeeded",
+    "aim": "app.engine.synthesizers.aim:Aim",
     "archetypes": "app.engine.synthesizers.archetypes:Archetypes",
     "class_resampling": "app.engine.synthesizers.class_resampling:ClassResampling",
     "histogram": "app.engine.synthesizers.histogram:Histogram",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import random_axes, random_shape
 
-from app.engine.inference.junction import JunctionTree, predicted_cells
+from app.engine.inference.junction import JunctionTree, predicted_cells, predicted_with_each
 
 SHAPE = {"a": 3, "b": 4, "c": 2, "d": 3}
 
@@ -130,3 +130,13 @@ def test_what_is_no_junction_tree_is_refused(
 ) -> None:
     with pytest.raises(ValueError):
         JunctionTree.stored(SHAPE, cliques, parents)
+
+
+def test_sizes_with_one_addition_each_are_those_of_trees_made_with_it() -> None:
+    shape = {"a": 2, "b": 3, "c": 5, "d": 7}
+    cliques = [("a", "b"), ("b", "c")]
+    additions: list[tuple[str, ...]] = [("c", "d"), ("a",), ("a", "c", "d"), ("a", "d")]
+    assert predicted_with_each(shape, cliques, additions) == [
+        JunctionTree.of(shape, [*cliques, addition]).cells for addition in additions
+    ]
+    assert predicted_with_each(shape, cliques, []) == []

@@ -1,0 +1,201 @@
+"""How far the model is from the exact marginals at most, as one last question tells.
+
+Statement. Let n be the exact histogram of a marginal, N its sum, p the model's shares of the
+same cells, M the model's number of rows, and d the noisy distance that `session.scores` gives of
+n from the public reference r, M p rounded to a grid. Let z be such that the noise of d is below
+-z with a chance of at most 4 %, and w such that |N - M| > w with a chance of at most 1 %. With
+95 % confidence the total variation distance between n / N and p is at most
+
+    (d + z + |r - M p| + w) / (2 (M - w)).
+
+Proof. But for 5 % of cases |n - r| <= d + z and |N - M| <= w. Then, in L1 norms,
+|n - N p| <= |n - r| + |r - M p| + |M p - N p| <= d + z + |r - M p| + w, and the total variation
+distance is |n - N p| / (2 N) with N >= M - w. The model was fitted before the question was
+asked, and the noise of d is independent of it, so it does not matter how the model was chosen.
+
+Every bound holds by itself with that confidence; all at once they need not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import (
+    SCORE_STEP,
+    Candidate,
+    Contribution,
+    Count,
+    GridReference,
+    Noise,
+    Scored,
+)
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers import one_way
+from app.engine.synthesizers.aim.workload import Clique
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.base import ExpectedError, Session
+from app.engine.synthesizers.contribution import expected_errors
+from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.size import SMALLEST_VARIANCE
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+_MISSED_DISTANCE = 0.04
+_MISSED_ROWS = 0.01
+
+MOST_BOUNDED_CELLS = 2**25
+"""Cells of all bounded marginals; the largest are left out."""
+
+_CELLS_AT_ONCE = 2**22
+_LEAST = math.sqrt(SMALLEST_VARIANCE)
+
+
+def bounded(axes: Axes, closure: Sequence[Clique]) -> tuple[Clique, ...]:
+    """The marginals that are bounded, in the cells of the dictionary or of `bins`; public."""
+    shape = dict(zip(axes.names, axes.shape, strict=True))
+    sizes = {clique: prod(shape[name] for name in clique) for clique in closure}
+    kept: set[Clique] = set()
+    cells = 0
+    for clique in sorted(closure, key=sizes.__getitem__):
+        cells += sizes[clique]
+        if sizes[clique] > _CELLS_AT_ONCE or cells > MOST_BOUNDED_CELLS:
+            break
+        kept.add(clique)
+    return tuple(clique for clique in closure if clique in kept)
+
+
+def rows_error(
+    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
+) -> float:
+    """w: how far the model's number of rows is from the exact one but for 1 % of cases.
+
+    The noisy rows are a mean of noisy sums weighted by precision. Gaussian noise has tails below
+    2 exp(-w^2 / 2 sigma^2); of Laplace noise the fourth moment is at most 6 sigma^4 + sigma^2,
+    also of such a mean. Rounding adds a row. On an entity unit the rows are at most max_rows for
+    each noisy entity: that can only be too few if the noisy entities are.
+    """
+    errors = expected_errors(
+        one_way.questions(axes, contribution, unit),
+        one_way.shares(axes, contribution, unit, loss),
+        unit,
+        loss,
+    )
+    columns, rows = errors[: len(axes.names)], errors[len(axes.names)]
+    precision = 1 / max(rows, _LEAST) ** 2
+    if contribution.rule == "rows":
+        precision += math.fsum(
+            1 / (max(error, _LEAST) ** 2 * cells)
+            for error, cells in zip(columns, axes.shape, strict=True)
+        )
+    deviations = [1 / math.sqrt(precision)]
+    if unit.kind == "entity":
+        deviations.append(unit.max_rows * errors[-1])
+    missed = _MISSED_ROWS / len(deviations)
+    return max(_two_sided(each, missed, loss.kind) for each in deviations) + unit.max_rows
+
+
+def _two_sided(deviation: float, missed: float, kind: str) -> float:
+    if kind == "zcdp":
+        return deviation * math.sqrt(2 * math.log(2 / missed))
+    return float(((6 * deviation**4 + deviation**2) / missed) ** 0.25)
+
+
+def score_error(noise: Noise, scale: float) -> float:
+    """z: noise of this scale, in counts, is below -z in at most 4 % of cases.
+
+    A discrete Gaussian's tail from k + 1 steps is at most the normal tail from k (its weights are
+    below the integral, its norming constant above); the discrete Laplace's from k steps is
+    q^k / (1 + q) with q = exp(-1 / b).
+    """
+    steps = scale / SCORE_STEP
+    if noise == "gaussian":
+        return (NormalDist().inv_cdf(1 - _MISSED_DISTANCE) * steps + 2) * SCORE_STEP
+    q = math.exp(-1 / steps)
+    return (steps * math.log(1 / (_MISSED_DISTANCE * (1 + q))) + 1) * SCORE_STEP
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A marginal of the model in own cells: its reference, and what rounding it changed."""
+
+    clique: Clique
+    candidate: Candidate
+    rounding: float
+
+
+def measured_bounds(
+    session: Session, model: TableModel, cliques: Sequence[Clique], rows_error: float
+) -> tuple[ExpectedError, ...]:
+    """Bounds of the model's errors on the cliques, for all that is left of the allowance.
+
+    Large references are sent in several questions, whose losses are in proportion to the number
+    of marginals, so that all have the noise of one question.
+    """
+    parts = _parts(model.axes, cliques)
+    found: list[ExpectedError] = []
+    for number, part in enumerate(parts):
+        left = PrivacyLoss(session.remaining.kind, session.remaining.amount)
+        loss, *_ = left.split([float(len(each)) for each in parts[number:]])
+        asked = _asked(model, part)
+        scored = session.scores([each.candidate for each in asked], loss)
+        found += _errors(asked, scored, float(max(model.size.rows, 1)), rows_error)
+    return tuple(found)
+
+
+def _parts(axes: Axes, cliques: Sequence[Clique]) -> list[list[Clique]]:
+    shape = dict(zip(axes.names, axes.shape, strict=True))
+    parts: list[list[Clique]] = [[]]
+    cells = 0
+    for clique in cliques:
+        size = prod(shape[name] for name in clique)
+        if parts[-1] and cells + size > _CELLS_AT_ONCE:
+            parts.append([])
+            cells = 0
+        parts[-1].append(clique)
+        cells += size
+    return parts
+
+
+def _asked(model: TableModel, cliques: Sequence[Clique]) -> list[_Asked]:
+    rows = float(max(model.size.rows, 1))
+    groupings = model.axes.groupings
+    asked = []
+    for clique, shares in zip(cliques, model.marginals(cliques), strict=True):
+        expected = shares * (rows / SCORE_STEP)
+        steps = np.rint(expected)
+        rounding = float(np.abs(expected - steps).sum()) * SCORE_STEP
+        count = Count(clique, {name: groupings[name] for name in clique})
+        reference = GridReference(steps.astype(np.int64))
+        asked.append(_Asked(clique, Candidate(count, reference), rounding))
+    return asked
+
+
+def _errors(
+    asked: Sequence[_Asked], scored: Scored, rows: float, rows_error: float
+) -> list[ExpectedError]:
+    fewest = rows - rows_error
+    return [
+        ExpectedError(
+            each.clique,
+            min(
+                max(value + score_error(scored.noise, scale) + each.rounding + rows_error, 0.0)
+                / (2 * fewest),
+                1.0,
+            )
+            if fewest > 0
+            else 1.0,
+            CONFIDENCE,
+        )
+        for each, value, scale in zip(
+            asked, scored.values.tolist(), scored.scale.tolist(), strict=True
+        )
+    ]

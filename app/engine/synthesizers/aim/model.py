@@ -1,0 +1,32 @@
+"""A fitted table model that states how far it is from the exact marginals at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.engine.inference.model import GraphicalModel
+from app.engine.synthesizers.base import ExpectedError, Table
+from app.engine.synthesizers.graphical import TableModel
+
+
+@dataclass(frozen=True)
+class BoundedModel:
+    """The bounds are stated once, with the release; a stored model is the table model alone."""
+
+    table: TableModel
+    errors: tuple[ExpectedError, ...]
+
+    @property
+    def graph(self) -> GraphicalModel:
+        return self.table.graph
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        return self.table.sample(rows, rng)
+
+    def dump(self) -> bytes:
+        return self.table.dump()
+
+    def expected_errors(self) -> tuple[ExpectedError, ...]:
+        return self.errors

@@ -1,0 +1,323 @@
+"""The steps of `aim`, and their forecast from public facts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.scores import expected_distance_errors
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import one_way
+from app.engine.synthesizers.aim import bounds
+from app.engine.synthesizers.aim.model import BoundedModel
+from app.engine.synthesizers.aim.offering import (
+    MOST_MEASURED_CELLS,
+    MOST_OFFERED_CELLS,
+    Offering,
+)
+from app.engine.synthesizers.aim.params import AimParams, Shares
+from app.engine.synthesizers.aim.rounds import Rounds
+from app.engine.synthesizers.aim.schedule import Schedule
+from app.engine.synthesizers.aim.workload import (
+    MOST_CANDIDATES,
+    Clique,
+    Workload,
+    candidates_of_degree,
+    usual_degree,
+)
+from app.engine.synthesizers.axes import Axes, choose_axes, escaped
+from app.engine.synthesizers.base import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicTable,
+    Session,
+)
+from app.engine.synthesizers.columns import Columns, rows_per_count
+from app.engine.synthesizers.contribution import (
+    contribution_problems,
+    expected_error,
+    expected_errors,
+    expected_score_error,
+    noise_problems,
+)
+from app.engine.synthesizers.forecast import (
+    counting_bytes,
+    message_problems,
+    run_problems,
+    table_bytes,
+)
+from app.engine.synthesizers.graphical import TableModel
+
+_BOUNDS = 0.04
+_SELECTION = 0.1
+_USUAL_ERROR = 50.0
+"""Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best;
+a tenth more of the logarithm of the noise is worth 3 percent of the budget."""
+
+_BYTES_PER_OFFERED_CELL = 48
+"""Shares, steps, rows expected, and the message twice."""
+_BYTES_PER_TREE_CELL = 400
+"""Shares and logarithms of a tree and of its successor, and what is carried between cliques."""
+_BYTES_PER_MEASURED_CELL = 300
+"""Values, the vectors of the descent with its memory, and the counts in the kernel."""
+
+
+class Aim:
+    name = "aim"
+    title = "Marginals chosen adaptively for a workload, with bounds on every error"
+    reference = "McKenna, Mullins, Sheldon and Miklau (2022), AIM"
+    Params = AimParams
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: AimParams,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,  # noqa: ARG002
+        limits: Limits,
+    ) -> Preflight:
+        axes, problems = choose_axes(schema, params.columns, params.bins)
+        problems += _workload_problems(axes, params)
+        if problems:
+            return Preflight(sum(axes.shape), 0, 0.0, problems)
+        contribution = params.contribution.contribution()
+        workload = _workload(axes, params)
+        forecast = _Forecast.of(axes, workload, params.most_cells)
+        memory = forecast.memory_bytes + table_bytes(len(axes.names), limits)
+        problems += contribution_problems(contribution, unit, loss) + message_problems(
+            axes, 8 * max(params.most_cells, forecast.offered)
+        )
+        problems += run_problems(memory, forecast.drawn, limits)
+        losses = _Losses.of(loss, axes, params, unit, workload)
+        errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
+        problems += noise_problems(errors, contribution)
+        return Preflight(forecast.drawn, memory, errors[0], problems)
+
+    def fit(
+        self,
+        session: Session,
+        params: AimParams,
+        public: PublicTable | None,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        progress: Progress,
+    ) -> BoundedModel:
+        axes, _ = choose_axes(session.schema, params.columns, params.bins)
+        contribution = params.contribution.contribution()
+        workload = _workload(axes, params)
+        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        losses = _Losses.of(whole, axes, params, session.unit, workload)
+        progress(0.02, "counting columns")
+        measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
+        columns = Columns.of(axes, session.schema, measured, params.rare_below)
+        rounds = Rounds(
+            session,
+            columns,
+            Offering(columns.merged, workload, columns.total, params.most_cells),
+            contribution,
+            rows_per_count(measured.answers[0], measured.size),
+            losses.schedule,
+            params.winners,
+            reserve=losses.bounds if workload.candidates else session.remaining,
+        )
+        graph = rounds.run(progress)
+        model = TableModel(self.name, axes, columns.compressions, graph, columns.size)
+        if not losses.bounds.amount:
+            return BoundedModel(model, ())
+        progress(0.92, "bounding errors")
+        rows_error = bounds.rows_error(axes, contribution, session.unit, losses.one_way)
+        cliques = bounds.bounded(axes, workload.closure)
+        return BoundedModel(model, bounds.measured_bounds(session, model, cliques, rows_error))
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
+        return TableModel.load(self.name, schema, unit, data)
+
+
+def _workload(axes: Axes, params: AimParams) -> Workload:
+    if params.workload is None:
+        degree = params.degree or usual_degree(len(axes.names))
+        return Workload.of_degree(axes.names, degree, params.column_weights, params.target)
+    return Workload.of(
+        axes.names,
+        [each.columns for each in params.workload],
+        [each.weight for each in params.workload],
+        params.column_weights,
+        params.target,
+    )
+
+
+def _workload_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
+    return (
+        *_unknown("/params/target", [params.target] if params.target else [], axes),
+        *(
+            problem
+            for name in params.column_weights
+            for problem in _unknown(f"/params/column_weights/{escaped(name)}", [name], axes)
+        ),
+        *_marginal_problems(axes, params),
+        *_size_problems(axes, params),
+    )
+
+
+def _unknown(pointer: str, names: Sequence[str], axes: Axes) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(pointer, f"`{name}` is not among the chosen columns", "name a chosen column")
+        for name in names
+        if name not in axes.groupings
+    )
+
+
+def _marginal_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
+    problems: list[Problem] = []
+    for number, marginal in enumerate(params.workload or ()):
+        pointer = f"/params/workload/{number}/columns"
+        problems += _unknown(pointer, marginal.columns, axes)
+        if len(set(marginal.columns)) != len(marginal.columns):
+            problems.append(Problem(pointer, "a column is named twice", "name each column once"))
+    if params.workload is not None and params.degree is not None:
+        problems.append(
+            Problem(
+                "/params/degree",
+                "a workload is named already",
+                "leave out either `degree` or `workload`",
+            )
+        )
+    return tuple(problems)
+
+
+def _size_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
+    """More candidates than are offered; of a named workload no more than this many are counted."""
+    if params.workload is not None:
+        candidates, pointer = sum(2 ** len(m.columns) for m in params.workload), "/params/workload"
+        if candidates > MOST_CANDIDATES:
+            candidates = len(_workload(axes, params).closure)
+    else:
+        degree = params.degree or usual_degree(len(axes.names))
+        candidates = candidates_of_degree(len(axes.names), degree)
+        pointer = "/params/columns" if params.degree is None else "/params/degree"
+    if candidates <= MOST_CANDIDATES:
+        return ()
+    return (
+        Problem(
+            pointer,
+            f"{candidates} marginals would be offered; {MOST_CANDIDATES} are the most",
+            "choose fewer columns, a lower `degree`, or a smaller `workload`",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """Parts of the budget; no step that is not taken is paid for."""
+
+    one_way: PrivacyLoss
+    bounds: PrivacyLoss
+    schedule: Schedule
+
+    @classmethod
+    def of(
+        cls,
+        loss: PrivacyLoss,
+        axes: Axes,
+        params: AimParams,
+        unit: PrivacyUnit,
+        workload: Workload,
+    ) -> _Losses:
+        shares = params.shares or _usual_shares(loss, axes, params, unit)
+        is_choosing = bool(workload.candidates)
+        one_way_loss, rounds, reserve = loss.split(
+            (
+                shares.one_way,
+                shares.selection + shares.marginals if is_choosing else 0.0,
+                shares.bounds,
+            )
+        )
+        selection = shares.selection / (shares.selection + shares.marginals)
+        return cls(one_way_loss, reserve, Schedule.start(rounds, selection, len(axes.names)))
+
+    def errors(
+        self,
+        axes: Axes,
+        contribution: Contribution,
+        unit: PrivacyUnit,
+        most_cells: int,
+        workload: Workload,
+    ) -> tuple[float, ...]:
+        """Noise in a cell of a marginal of the first round, then of every other question."""
+        found = expected_errors(
+            one_way.questions(axes, contribution, unit),
+            one_way.shares(axes, contribution, unit, self.one_way),
+            unit,
+            self.one_way,
+        )
+        if workload.candidates:
+            first = expected_error(contribution, unit, most_cells, self.schedule.measure)
+            found = (first, *found)
+        if len(workload.candidates) > 1:
+            found = (*found, expected_score_error(unit, self.schedule.select))
+        if self.bounds.amount:
+            groupings = axes.groupings
+            counts = [
+                Count(clique, {name: groupings[name] for name in clique})
+                for clique in bounds.bounded(axes, workload.closure)
+            ]
+            found += expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)[:1]
+        return found
+
+
+def _usual_shares(loss: PrivacyLoss, axes: Axes, params: AimParams, unit: PrivacyUnit) -> Shares:
+    """Little noise leaves more for marginals: what it would be with a quarter decides."""
+    contribution = params.contribution.contribution()
+    quarter, _ = loss.split((1.0, 3.0))
+    part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
+    error = expected_error(contribution, unit, max(axes.shape), part)
+    one = 0.25 + 0.075 * math.log10(max(error, 1e-3) / _USUAL_ERROR)
+    one = round(min(max(one, 0.15), 0.4), 3)
+    rest = 1 - one - _BOUNDS
+    return Shares(
+        one_way=one,
+        selection=_SELECTION * rest,
+        marginals=(1 - _SELECTION) * rest,
+        bounds=_BOUNDS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Forecast:
+    """The most cells that are offered at once, held by the tree, and drawn with noise."""
+
+    offered: int
+    bounded: int
+    drawn: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, axes: Axes, workload: Workload, most_cells: int) -> _Forecast:
+        shape = dict(zip(axes.names, axes.shape, strict=True))
+        sizes = sorted(_sizes(workload.candidates, shape))
+        offered = min(sum(sizes), MOST_OFFERED_CELLS)
+        most_measured = min(
+            MOST_MEASURED_CELLS,
+            3 * len(axes.names) * max((size for size in sizes if size <= most_cells), default=0),
+        )
+        drawn = sum(axes.shape) + most_measured
+        own = bounds.bounded(axes, workload.closure)
+        at_once = min(sum(_sizes(own, shape)), MOST_OFFERED_CELLS)
+        memory = (
+            _BYTES_PER_OFFERED_CELL * max(offered, at_once)
+            + _BYTES_PER_TREE_CELL * most_cells
+            + _BYTES_PER_MEASURED_CELL * drawn
+            + counting_bytes(max(offered, at_once))
+        )
+        return cls(offered, at_once, drawn, memory)
+
+
+def _sizes(cliques: Sequence[Clique], shape: Mapping[str, int]) -> list[int]:
+    return [prod(shape[name] for name in clique) for clique in cliques]
