@@ -37,8 +37,10 @@ _FIELD_KEYS: dict[str, dict[str, Any]] = {
     "description": _described("What the column is, in more words.", type="string"),
     "constraints": _CONSTRAINTS,
     "bins": _described(
-        "Default grouping of numbers and dates: a count of equal cells, or their edges.",
-        type=["integer", "array"],
+        "Default grouping of numbers and dates: a count of equal cells, their edges, or"
+        ' `"quantiles"` (also `{"quantiles": 40}`): bins of about equal numbers of rows, which'
+        " every release that counts them buys with a part of its guarantee.",
+        type=["integer", "array", "string", "object"],
         items=_VALUE,
     ),
     "special": _described("Point masses, such as 0 or -1.", type="array", items=_VALUE),

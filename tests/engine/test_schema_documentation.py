@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.datasets.schemas import DatasetIn
 from app.engine.files import FileOptions
-from app.engine.schema import Schema
+from app.engine.schema import QuantileBins, Schema
 from app.engine.schema.fields import FIELD_KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs/data-dictionary.md").read_text()
@@ -26,9 +26,10 @@ def test_every_key_of_declarations_fields_and_files_is_documented_and_no_other()
     assert keys_of_tables() == declared | FIELD_KEYS | options
 
 
-def test_the_example_of_the_page_is_accepted() -> None:
-    example, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
+def test_the_examples_of_the_page_are_accepted() -> None:
+    example, bought, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
     assert Schema.parse(json.loads(example)).entity is not None
+    assert Schema.parse({"fields": [json.loads(bought)]}).columns[0].bins == QuantileBins()
     assert {rule["kind"] for rule in json.loads(rules)} == {
         "sum", "at_least", "order", "forbidden", "implied", "lookup"
     }  # fmt: skip

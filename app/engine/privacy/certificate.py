@@ -273,6 +273,8 @@ def _quantile(exchange: Exchange, query: Quantile, answer: Quantiled) -> Mechani
     match query.of:
         case str():
             columns, rule = (query.of,), {"rule": "rows"}
+            if query.regular_only:
+                rule["number"] = "regular values"
         case TupleNumber():
             columns, rule = query.of.tuples.columns, {"rule": "one", "number": "tuples"}
     return Mechanism(

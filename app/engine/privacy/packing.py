@@ -88,6 +88,8 @@ class Packing:
                 return wire | {"of": {"rows": query.of.most}}
             case TupleNumber():
                 return wire | {"of": {"tuples": self._tuples(query.of.tuples)}}
+            case column if query.regular_only:
+                return wire | {"of": {"regular": column}}
             case column:
                 return wire | {"of": {"column": column}}
 
@@ -190,8 +192,9 @@ class Unpacking:
         q, grid = wire.number("q"), self._pick(self.arrays, wire.value("grid"))
         if grid.ndim != 1 or grid.dtype != np.float64:
             raise FrameError("a grid is a vector of 64-bit floats")
-        of = self._numbers(wire.mapping("of"))
-        return allowed(lambda: Quantile(of, q, tuple(grid.tolist())))
+        numbers = wire.mapping("of")
+        points, of = tuple(grid.tolist()), self._numbers(numbers)
+        return allowed(lambda: Quantile(of, q, points, regular_only="regular" in numbers))
 
     def keys(self, value: Any) -> Keys:
         wire = Fields(value, {"columns", "groupings", "limit"})
@@ -205,7 +208,8 @@ class Unpacking:
             return allowed(lambda: RowNumber(most))
         if "tuples" in value:
             return TupleNumber(self._tuples(Fields(value, {"tuples"}).value("tuples")))
-        return Fields(value, {"column"}).text("column")
+        key = "regular" if "regular" in value else "column"
+        return Fields(value, {key}).text(key)
 
     def _cells(self, wire: Fields) -> tuple[tuple[str, ...], dict[str, Grouping]]:
         columns = tuple(text(name) for name in wire.items("columns"))

@@ -2,7 +2,8 @@
 
 Statement. With N bounded numbers x and Q = q S for S = `QUANTILE_STEPS`, the score of a public
 point v is -max(S #{x < v} - Q N, Q N - S #{x <= v}, 0). If one unit adds or takes away at most m
-numbers, no score moves by more than m max(Q, S - Q).
+numbers, no score moves by more than m max(Q, S - Q). Numbers that are left out for what they
+are (null, and with `regular_only` special values and `other`) are none of a unit's m.
 Proof. One number more raises Q N by Q, and each of S #{x < v} and S #{x <= v} by S or not
 at all; so both differences move by at most max(Q, S - Q), and the largest of three numbers
 moves by no more than the one of them that moves most. m numbers move it at most m times
@@ -76,5 +77,6 @@ def _numbers(
     if listed is not None:
         return listed.held(codes, starts)
     assert isinstance(query.of, str)
-    places, null = source.schema.column(query.of).places(codes[query.of])
-    return places[~null]
+    column = source.schema.column(query.of)
+    places, null = column.places(codes[query.of])
+    return places[codes[query.of] < column.regular if query.regular_only else ~null]

@@ -205,14 +205,18 @@ class Quantile:
     """The `q`-quantile, as a point of the public `grid` (strictly rising).
 
     Of the rows or tuples of each unit (one number a unit; of `RowNumber` the cell, so that
-    numbers end at `most`), or of the numbers in a column, nulls left out (one a row).
+    numbers end at `most`), or of the numbers in a column, nulls left out (one a row). With
+    `regular_only` special values and `other` are left out too: what remains is of the scale.
     """
 
     of: RowNumber | TupleNumber | str
     q: float
     grid: tuple[float, ...]
+    regular_only: bool = False
 
     def __post_init__(self) -> None:
+        if self.regular_only and not isinstance(self.of, str):
+            raise ValueError("only the values of a column can be regular")
         if not 0 <= self.q <= 1:
             raise ValueError("a quantile lies between 0 and 1")
         rises = all(before < after for before, after in pairwise(self.grid))

@@ -1,6 +1,6 @@
 """The data dictionary: what is public about a table, and how its columns are stored."""
 
-from app.engine.schema.column import Column, EntityColumn, LeftOut
+from app.engine.schema.column import Column, EntityColumn, LeftOut, QuantileBins
 from app.engine.schema.problems import FieldProblem, SchemaError
 from app.engine.schema.table import Schema
 from app.engine.schema.unit import PrivacyUnit
@@ -11,6 +11,7 @@ __all__ = [
     "FieldProblem",
     "LeftOut",
     "PrivacyUnit",
+    "QuantileBins",
     "Schema",
     "SchemaError",
 ]

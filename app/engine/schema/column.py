@@ -17,6 +17,7 @@ from app.engine.schema.scale import DEFAULT_BINS, MOST_CODES, Categories, Linear
 from app.engine.schema.values import TypeName, Value, from_ticks, from_wire, text, tick, to_arrow
 
 MOST_CELLS = 2**20
+MOST_QUANTILE_BINS = 256
 NULL_LABEL = "null"
 
 Undeclared = Literal["other", "null", "clip", "reject"]
@@ -40,6 +41,20 @@ class TextFormat:
 
 
 @dataclass(frozen=True)
+class QuantileBins:
+    """Bins that hold about equal numbers of rows: every run that counts them buys them anew.
+
+    They cover the regular values alone; `count` is the most there are.
+    """
+
+    count: int = DEFAULT_BINS
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.count <= MOST_QUANTILE_BINS:
+            raise ValueError(f"quantiles make 2 to {MOST_QUANTILE_BINS} bins")
+
+
+@dataclass(frozen=True)
 class Column:
     """A usable column. Codes run through the scale's regular values in public order, then
 
@@ -53,7 +68,7 @@ class Column:
     special: tuple[Value, ...] = ()
     other: Value | None = None
     nullable: bool = True
-    bins: int | tuple[Value, ...] | None = None
+    bins: int | tuple[Value, ...] | QuantileBins | None = None
     undeclared: Undeclared = "reject"
     text_format: TextFormat = field(default_factory=TextFormat)
     position: int | None = None
@@ -75,6 +90,8 @@ class Column:
             raise ValueError(f"a column of more than {MOST_CELLS} values needs bins")
         if isinstance(self.bins, tuple):
             self._cut(self.bins)
+        if isinstance(self.bins, QuantileBins) and not self.ranged:
+            raise ValueError("only a range is cut at quantiles")
 
     @property
     def regular(self) -> int:
@@ -135,11 +152,18 @@ class Column:
         if self.bins is None:
             is_binned = self.ranged and self.type not in ("integer", "year")
             return (DEFAULT_BINS if is_binned else self.regular) + self.tail
+        if isinstance(self.bins, QuantileBins):
+            return self.bins.count + self.tail
         return (self.bins if isinstance(self.bins, int) else len(self.bins) + 1) + self.tail
 
     @cached_property
     def grouping(self) -> Grouping:
-        """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins."""
+        """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins.
+
+        In place of bins that are bought it has as many equal ones, wherever nothing is bought.
+        """
+        if isinstance(self.bins, QuantileBins):
+            return self._cut(self.bins.count)
         if self.bins is not None:
             return self._cut(self.bins)
         if isinstance(self.scale, Categories) or self.type in ("integer", "year"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
-from app.engine.schema.column import MOST_CELLS, Undeclared
+from app.engine.schema.column import MOST_CELLS, QuantileBins, Undeclared
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.scalars import ValueReader
 from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
@@ -150,7 +150,7 @@ class DomainReader:
             return "reject"
         return cast(Undeclared, choice)
 
-    def _bins(self, scale: Scale) -> int | tuple[Value, ...] | None:
+    def _bins(self, scale: Scale) -> int | tuple[Value, ...] | QuantileBins | None:
         raw = self.wire.get("bins")
         if raw is None or not isinstance(scale, Linear):
             if raw is not None and self.kind == "boolean":
@@ -158,14 +158,28 @@ class DomainReader:
             return None
         if isinstance(raw, list):
             return self._edges(raw, scale)
+        if raw == "quantiles" or isinstance(raw, Mapping):
+            return self._quantiles(raw)
         if not isinstance(raw, int) or isinstance(raw, bool) or not 1 <= raw <= MOST_CELLS:
             self.log.add(
-                f"`bins` is a count from 1 to {MOST_CELLS}, or a list of edges",
-                "give one of the two",
+                f'`bins` is a count from 1 to {MOST_CELLS}, a list of edges, or "quantiles"',
+                "give one of the three",
                 "bins",
             )
             return None
         return raw
+
+    def _quantiles(self, raw: Any) -> QuantileBins | None:
+        if raw == "quantiles":
+            return QuantileBins()
+        count = raw.get("quantiles")
+        try:
+            if set(raw) != {"quantiles"} or type(count) is not int:
+                raise ValueError("the number of quantile bins is whole")
+            return QuantileBins(count)
+        except ValueError as error:
+            self.log.add(str(error), 'write {"quantiles": 20}, or "quantiles"', "bins")
+            return None
 
     def _edges(self, raw: list[Any], scale: Linear) -> tuple[Value, ...] | None:
         if not raw or len(raw) > MOST_BINS_LISTED:

@@ -53,7 +53,7 @@ _UNSUPPORTED = {
 }
 _ID_TYPES = ("string", "integer", "year")
 _FREE_TEXT = "free text: no categories are declared"
-_BOUGHT = "bought dictionaries are not available in this version"
+_UNDISCOVERED = "discovered values are not available in this version"
 
 
 class FieldReader:
@@ -71,7 +71,7 @@ class FieldReader:
         before = len(self.log.found)
         check_keys(self.wire, FIELD_KEYS, self.log)
         name, kind, position = self._name(), self._type(), self._position()
-        self._refuse_bought()
+        self._refuse_discovery()
         self._refuse_unconfirmed()
         if len(self.log.found) > before or name is None or kind is None:
             return None
@@ -153,14 +153,13 @@ class FieldReader:
             return None
         return prose
 
-    def _refuse_bought(self) -> None:
-        if "values" in self.wire:
-            if self.wire["values"] == "discover":
-                self.log.add(_BOUGHT, "list the public values in `constraints/enum`", "values")
-            else:
-                self.log.add('`values` can only be "discover"', "leave it out", "values")
-        if self.wire.get("bins") == "quantiles":
-            self.log.add(_BOUGHT, "give a number of bins or public edges", "bins")
+    def _refuse_discovery(self) -> None:
+        if "values" not in self.wire:
+            return
+        if self.wire["values"] == "discover":
+            self.log.add(_UNDISCOVERED, "list the public values in `constraints/enum`", "values")
+        else:
+            self.log.add('`values` can only be "discover"', "leave it out", "values")
 
     def _refuse_unconfirmed(self) -> None:
         if self.wire.get("proposed") not in (None, False):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.engine.schema.column import Column, EntityColumn, LeftOut, TextFormat
+from app.engine.schema.column import Column, EntityColumn, LeftOut, QuantileBins, TextFormat
 from app.engine.schema.scale import Categories, default_step
-from app.engine.schema.values import at_tick, to_wire
+from app.engine.schema.values import Value, at_tick, to_wire
 
 
 def write_field(field: Column | EntityColumn | LeftOut) -> dict[str, Any]:
@@ -59,8 +59,7 @@ def _column(column: Column) -> dict[str, Any]:
         ):
             wire["step"] = to_wire(step)
     if column.bins is not None:
-        bins = column.bins
-        wire["bins"] = bins if isinstance(bins, int) else [to_wire(edge) for edge in bins]
+        wire["bins"] = _bins(column.bins)
     if column.special:
         wire["special"] = [to_wire(value) for value in column.special]
     if column.other is not None:
@@ -68,3 +67,9 @@ def _column(column: Column) -> dict[str, Any]:
     if column.undeclared != ("reject" if column.other is None else "other"):
         wire["undeclared"] = column.undeclared
     return wire
+
+
+def _bins(bins: int | tuple[Value, ...] | QuantileBins) -> Any:
+    if isinstance(bins, QuantileBins):
+        return {"quantiles": bins.count}
+    return bins if isinstance(bins, int) else [to_wire(edge) for edge in bins]

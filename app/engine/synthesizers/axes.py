@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.engine.grouping import Grouping
-from app.engine.schema import Column, Schema
+from app.engine.schema import Column, QuantileBins, Schema
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.base import Problem
 
@@ -58,12 +58,22 @@ def _stored_grouping(own: Grouping, stored: Mapping[str, Any]) -> Grouping:
 
 
 def choose_axes(
-    schema: Schema, columns: Sequence[str] | None, bins: Mapping[str, Bins]
+    schema: Schema,
+    columns: Sequence[str] | None,
+    bins: Mapping[str, Bins],
+    *,
+    buys_bins: bool = False,
 ) -> tuple[Axes, tuple[Problem, ...]]:
-    """Axes of `columns` (all if None) under `bins`, and what is wrong with the choice."""
+    """Axes of `columns` (all if None) under `bins`, and what is wrong with the choice.
+
+    Bins that a dictionary leaves to be bought are a problem, unless the caller buys them (see
+    `bought_bins.plan_axes`): then equal ones stand in their place.
+    """
     known: Mapping[str, Column] = {column.name: column for column in schema.columns}
     chosen = tuple(known) if columns is None else tuple(columns)
     problems = [*_column_problems(chosen, known), *_bin_problems(chosen, bins)]
+    if not buys_bins:
+        problems += _bought_problems(chosen, bins, known)
     groupings = {}
     for name in chosen:
         if name not in known:
@@ -114,6 +124,25 @@ def _bin_problems(chosen: Sequence[str], bins: Mapping[str, Bins]) -> list[Probl
         for name in bins
         if name not in chosen
     ]
+
+
+def _bought_problems(
+    chosen: Sequence[str], bins: Mapping[str, Bins], known: Mapping[str, Column]
+) -> list[Problem]:
+    return [
+        bought_problem(name)
+        for name in chosen
+        if name in known and name not in bins and isinstance(known[name].bins, QuantileBins)
+    ]
+
+
+def bought_problem(name: str) -> Problem:
+    """A column whose bins are to be bought, in a synthesizer that does not buy any."""
+    return Problem(
+        f"/params/bins/{escaped(name)}",
+        f"the dictionary has the bins of `{name}` bought, which this synthesizer does not do",
+        "give its number of bins or their public edges here",
+    )
 
 
 def escaped(name: str) -> str:

@@ -20,7 +20,7 @@ from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.archive import counts as stored_counts
-from app.engine.synthesizers.axes import Axes, Bins, choose_axes
+from app.engine.synthesizers.axes import Axes, Bins
 from app.engine.synthesizers.base import (
     CountsTable,
     Limits,
@@ -33,6 +33,7 @@ from app.engine.synthesizers.base import (
     Table,
     generator,
 )
+from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -73,6 +74,7 @@ class HistogramParams(PresetParams):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
+    bins_share: BinsShare = USUAL_BINS_SHARE
     post_processing: Literal["project", "clip", "threshold"] = Field(
         "project",
         description="`project`: nearest non-negative counts with the noisy total; `clip`: "
@@ -150,10 +152,12 @@ class Histogram:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
+        plan = plan_axes(schema, unit, params, loss, far_cuts=0)
+        axes, loss = plan.axes, plan.rest
         contribution = params.contribution.contribution()
-        problems += (
-            contribution_problems(contribution, unit, loss)
+        problems = (
+            plan.problems
+            + contribution_problems(contribution, unit, loss)
             + _cell_problems(axes)
             + message_problems(axes)
         )
@@ -162,7 +166,9 @@ class Histogram:
         )
         cells = bounded(axes.cells)
         memory = bounded(cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits))
-        problems += noise_problems(errors, contribution) + run_problems(memory, cells, limits)
+        problems += noise_problems(errors, contribution) + run_problems(
+            memory, cells + plan.draws, limits
+        )
         return Preflight(cells, memory, errors[0], problems)
 
     def fit(
@@ -173,10 +179,12 @@ class Histogram:
         seed: int,
         progress: Progress,
     ) -> HistogramModel:
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
-        progress(0.05, "counting")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        plan = plan_axes(session.schema, session.unit, params, loss, far_cuts=0)
+        progress(0.02, "buying bins")
+        axes, loss = plan.buy(session), plan.left(session)
+        progress(0.05, "counting")
         answers = session.count(
             _questions(axes, contribution, session.unit),
             loss,

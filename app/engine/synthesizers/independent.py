@@ -14,7 +14,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.archive import weights as stored_weights
-from app.engine.synthesizers.axes import Axes, Bins, choose_axes
+from app.engine.synthesizers.axes import Axes, Bins
 from app.engine.synthesizers.base import (
     Limits,
     Params,
@@ -25,6 +25,7 @@ from app.engine.synthesizers.base import (
     Session,
     Table,
 )
+from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -45,6 +46,7 @@ class IndependentParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
+    bins_share: BinsShare = USUAL_BINS_SHARE
     contribution: ContributionForm = Field(
         default_factory=AllRows, description="How much one privacy unit counts in each column."
     )
@@ -93,12 +95,15 @@ class Independent:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
+        plan = plan_axes(schema, unit, params, loss)
+        axes, loss = plan.axes, plan.rest
         contribution = params.contribution.contribution()
-        problems += contribution_problems(contribution, unit, loss)
+        problems = plan.problems + contribution_problems(contribution, unit, loss)
         cells = sum(axes.shape)
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        problems += run_problems(memory, cells, limits) + message_problems(axes, 8 * cells)
+        problems += run_problems(memory, cells + plan.draws, limits) + message_problems(
+            axes, 8 * cells
+        )
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
         errors = expected_errors(
@@ -118,9 +123,11 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
-        progress(0.05, "counting columns")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        plan = plan_axes(session.schema, session.unit, params, loss)
+        progress(0.02, "buying bins")
+        axes, loss = plan.buy(session), plan.left(session)
+        progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(session, axes, params.contribution.contribution(), loss)
         return IndependentModel(axes, measured.shares(), measured.size)
 

@@ -13,7 +13,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
-from app.engine.synthesizers.axes import Axes, Bins, choose_axes
+from app.engine.synthesizers.axes import Axes, Bins
 from app.engine.synthesizers.base import (
     Limits,
     Params,
@@ -24,6 +24,7 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
+from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
 from app.engine.synthesizers.columns import Columns, in_rows
 from app.engine.synthesizers.contribution import (
     AllRows,
@@ -67,7 +68,10 @@ class MstParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    shares: Shares = Field(default_factory=Shares, description="How the budget is divided.")
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    shares: Shares = Field(
+        default_factory=Shares, description="How the budget is divided, beside `bins_share`."
+    )
     rare_below: float = Field(
         2.0,
         ge=0,
@@ -102,7 +106,8 @@ class Mst:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
+        plan = plan_axes(schema, unit, params, loss)
+        axes, problems, loss = plan.axes, plan.problems, plan.rest
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         contribution = params.contribution.contribution()
@@ -114,7 +119,7 @@ class Mst:
         problems += contribution_problems(contribution, unit, loss) + message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape))
         )
-        problems += run_problems(memory, cells, limits) + question_problems(
+        problems += run_problems(memory, cells + plan.draws, limits) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
             "lower it, choose fewer columns, or coarser `bins`",
@@ -139,9 +144,11 @@ class Mst:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
         whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        plan = plan_axes(session.schema, session.unit, params, whole)
+        progress(0.01, "buying bins")
+        axes, whole = plan.buy(session), plan.left(session)
         losses = _losses(whole, params, len(axes.names))
         progress(0.02, "counting columns")
         measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)

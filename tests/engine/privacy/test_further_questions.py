@@ -81,6 +81,7 @@ QUESTIONS: list[Question] = [
     QuantileQuestion(Quantile(RowNumber(4), 0.5, (0.0, 1.0)), RHO),
     QuantileQuestion(Quantile(TupleNumber(PAIRS), 0.95, (0.0, 1.0, 2.0)), RHO),
     QuantileQuestion(Quantile("a", 0.25, (0.5,)), RHO),
+    QuantileQuestion(Quantile("a", 0.25, (0.5,), regular_only=True), RHO),
     DiscoverQuestion(Keys(("a", "b"), {"a": HALVES}, 2), APPROXIMATE),
 ]
 
@@ -265,6 +266,7 @@ def test_all_of_them_are_published_with_the_cells_they_are_about() -> None:
         lambda: Quantile("a", 0.5, ()),
         lambda: Quantile("a", 0.5, (1.0, 1.0)),
         lambda: Quantile("a", 0.5, (float("inf"),)),
+        lambda: Quantile(RowNumber(2), 0.5, (0.0,), regular_only=True),
         lambda: Keys(()),
         lambda: Keys(("a",), limit=0),
         lambda: TupleCount(PAIRS, 0),

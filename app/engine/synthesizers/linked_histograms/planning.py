@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.schema import Column, PrivacyUnit, Schema
+from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 from app.engine.schema.constraints import Sum as SumRule
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import from_wire, tick
-from app.engine.synthesizers.axes import Axes, escaped
+from app.engine.synthesizers.axes import Axes, bought_problem, escaped
 from app.engine.synthesizers.base import Problem
 from app.engine.synthesizers.linked_histograms.params import (
     LinkedHistogramsParams,
@@ -120,6 +120,9 @@ class _Planner:
     def _cut(self, column: Column) -> tuple[Grouping, int | None]:
         bins = self._params.bins.get(column.name)
         if bins is None:
+            if isinstance(column.bins, QuantileBins):
+                problem = bought_problem(column.name)
+                self._add(f"bins/{escaped(column.name)}", problem.message, problem.remedy)
             return column.grouping, None
         try:
             if isinstance(bins, SteppedBins):
