@@ -1,4 +1,8 @@
-"""Mending sums, inequalities and orders: numbers are moved by as little as will do."""
+"""Mending sums, inequalities and orders: numbers are moved by as little as will do.
+
+First within their cells (the dictionary's bins), where a model knows nothing of them and no
+count moves; then, where cells do not allow it, across.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,14 @@ from app.engine.schema.column import Column
 from app.engine.schema.constraints import AtLeast, Order, Sum
 
 Floats = NDArray[np.float64]
+Bounds = tuple[Floats, Floats]
 Rounding = Callable[[Points, Floats], tuple[Codes, Mask]]
 
 
 @dataclass(frozen=True)
 class SumMender:
-    """The total becomes the sum of its parts; where it cannot, the parts give way."""
+    """The parts move within their cells until their sum lies in the total's; else the total
+    becomes the sum of its parts; where it cannot, the parts give way."""
 
     rule: Sum
 
@@ -33,10 +39,26 @@ class SumMender:
         return _points(self.rule.parts)
 
     def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
-        del donors, rng
+        del donors
+        if turn == 0:
+            self._stay_in_cells(rows, rng)
         steps = (self._set_total, self._fit_parts)
         steps[turn % 2](rows)
         steps[1 - turn % 2](rows)
+
+    def _stay_in_cells(self, rows: Rows, rng: np.random.Generator) -> None:
+        bounds = [_cell(points, rows[points.column.name]) for points in self._parts]
+        low, high = _cell(self._total, rows[self.rule.total.name])
+        low = np.maximum(low, np.sum([own for own, _ in bounds], axis=0))
+        high = np.minimum(high, np.sum([own for _, own in bounds], axis=0))
+        able = np.flatnonzero(low <= high)
+        if not able.size:
+            return
+        few = subset(rows, able)
+        wanted = low[able] + rng.random(able.size) * (high - low)[able]
+        _fit(self._parts, few, wanted, _nearest, [(a[able], b[able]) for a, b in bounds])
+        for part in self.rule.parts:
+            take(rows, part.name, able, few[part.name])
 
     def _set_total(self, rows: Rows) -> None:
         broken = self.rule.violations(rows)
@@ -46,15 +68,18 @@ class SumMender:
     def _fit_parts(self, rows: Rows) -> None:
         broken = self.rule.violations(rows)
         few = subset(rows, broken)
-        _fit(self._parts, few, self._total.places(few[self.rule.total.name]), _nearest)
+        wanted = self._total.places(few[self.rule.total.name])
+        _fit(self._parts, few, wanted, _nearest, _ranges(self._parts, wanted))
         for part in self.rule.parts:
             take(rows, part.name, broken, few[part.name])
 
 
 @dataclass(frozen=True)
 class AtLeastMender:
-    """The column takes a value that valid rows have beside like numbers, else the least that
-    will do; where none does, or in every other turn, the numbers summed are lowered."""
+    """All columns take the values of a valid row in the same cells, or move within their cells;
+    else the column takes a value that valid rows have beside numbers in the same cells, else
+    the least that will do; where none does, or in every other turn, the numbers summed are
+    lowered."""
 
     rule: AtLeast
 
@@ -67,19 +92,47 @@ class AtLeastMender:
         return _points(self.rule.sum_of)
 
     def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+        if turn == 0:
+            _borrow((self.rule.column, *self.rule.sum_of), rows, donors, rng)
+            self._stay_in_cells(rows, rng)
         if turn % 2 == 0:
             self._redraw(rows, donors, rng)
             self._raise(rows)
         self._lower(rows)
 
+    def _stay_in_cells(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Move all by the same share of their room in the cell, at random beyond what must be."""
+        broken = np.flatnonzero(self.rule.violations(rows))
+        few = subset(rows, broken)
+        all_points, signs = (self._column, *self._parts), (1, *[-1] * len(self._parts))
+        places = [points.places(few[points.column.name]) for points in all_points]
+        rooms = []
+        for points, own, sign in zip(all_points, places, signs, strict=True):
+            low, high = _cell(points, few[points.column.name])
+            rooms.append(high - own if sign > 0 else own - low)
+        room = np.sum(rooms, axis=0)
+        gap = self.rule.least - places[0] + np.sum(places[1:], axis=0)
+        able = np.flatnonzero((room > 0) & (gap <= room * (1 + 1e-9)))
+        least = gap[able] / room[able]
+        share = np.minimum(least + rng.random(able.size) * (1 - least), 1)
+        offered = subset(few, able)
+        for points, own, most, sign in zip(all_points, places, rooms, signs, strict=True):
+            rounded = Points.above if sign > 0 else Points.below
+            moved = own[able] + sign * share * most[able]
+            _move(points, offered, moved, share * most[able] > 0, rounded)
+        good = ~self.rule.violations(offered)
+        for name in self.rule.columns:
+            take(rows, name, broken[able[good]], offered[name][good])
+
     def _redraw(self, rows: Rows, donors: Donors, rng: np.random.Generator) -> None:
-        name = self.rule.column.name
-        drawn, found = donors.like(self.rule.sum_of, rows, rng)
+        name, broken = self.rule.column.name, np.flatnonzero(self.rule.violations(rows))
+        few = subset(rows, broken)
+        drawn, found = donors.like(self.rule.sum_of, few, rng)
         if not found.any():
             return
-        offered = {**rows, name: np.where(found, donors.codes[name][drawn], rows[name])}
+        offered = {**few, name: np.where(found, donors.codes[name][drawn], few[name])}
         good = ~self.rule.violations(offered)
-        take(rows, name, good, offered[name][good])
+        take(rows, name, broken[good], offered[name][good])
 
     def _raise(self, rows: Rows) -> None:
         broken = np.flatnonzero(self.rule.violations(rows))
@@ -93,14 +146,15 @@ class AtLeastMender:
         broken = self.rule.violations(rows)
         few = subset(rows, broken)
         room = self._column.places(few[self.rule.column.name]) - self.rule.least
-        _fit(self._parts, few, room, Points.below)
+        _fit(self._parts, few, room, Points.below, _ranges(self._parts, room))
         for part in self.rule.sum_of:
             take(rows, part.name, broken, few[part.name])
 
 
 @dataclass(frozen=True)
 class OrderMender:
-    """Values that stand the wrong way round are swapped, then moved as far as bounds ask."""
+    """All columns take the values of a valid row in the same cells; else values that stand the
+    wrong way round are swapped, then moved as far as bounds ask."""
 
     rule: Order
 
@@ -109,52 +163,56 @@ class OrderMender:
         return _points(self.rule.ordered)
 
     def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
-        del donors, rng
-        names, null = self.rule.columns, self._null(rows)
-        places = [
-            points.places(rows[name]) for points, name in zip(self._points, names, strict=True)
-        ]
         if turn == 0:
-            places = _sorted(places, null)
-            self._store(rows, places, null)
-        upward = range(1, len(names)) if turn % 2 == 0 else range(0)
-        for right in upward:
-            self._push(rows, right, right - 1, null)
-        for left in reversed(range(len(names) - 1)):
-            self._push(rows, left, left + 1, null)
-        for right in range(1, len(names)) if turn % 2 else range(0):
-            self._push(rows, right, right - 1, null)
+            _borrow(self.rule.ordered, rows, donors, rng)
+            self._swap(rows)
+        upward = range(1, len(self._points))
+        downward = reversed(range(len(self._points) - 1))
+        pushes = [(right, right - 1) for right in upward], [(left, left + 1) for left in downward]
+        for moved, fixed in (*pushes[turn % 2], *pushes[1 - turn % 2]):
+            self._push(rows, moved, fixed)
 
-    def _null(self, rows: Rows) -> list[Mask]:
-        return [column.places(rows[column.name])[1] for column in self.rule.ordered]
+    def _swap(self, rows: Rows) -> None:
+        """Sort the values where none is missing and they stand the wrong way round."""
+        broken = self.rule.violations(rows)
+        for name, points in zip(self.rule.columns, self._points, strict=True):
+            broken &= ~points.column.places(rows[name])[1]
+        places = np.sort(
+            [
+                points.places(rows[name][broken])
+                for name, points in zip(self.rule.columns, self._points, strict=True)
+            ],
+            axis=0,
+        )
+        for name, points, wanted in zip(self.rule.columns, self._points, places, strict=True):
+            take(rows, name, broken, points.nearest(wanted))
 
-    def _store(self, rows: Rows, places: Sequence[Floats], null: Sequence[Mask]) -> None:
-        for points, column, wanted, missing in zip(
-            self._points, self.rule.ordered, places, null, strict=True
-        ):
-            here = np.flatnonzero(~missing)
-            if here.size:
-                take(rows, column.name, here, points.nearest(wanted[here]))
-
-    def _push(self, rows: Rows, moved: int, fixed: int, null: Sequence[Mask]) -> None:
+    def _push(self, rows: Rows, moved: int, fixed: int) -> None:
         """Move one column beyond its neighbour, as far as its values reach."""
         mine, other = self._points[moved], self._points[fixed]
-        name = mine.column.name
-        bound = other.places(rows[other.column.name])
-        own = mine.places(rows[name])
+        own, null = mine.column.places(rows[mine.column.name])
+        bound, missing = other.column.places(rows[other.column.name])
         up = moved > fixed
         wrong = (own < bound if up else own > bound) | ((own == bound) & self.rule.strict)
-        here = np.flatnonzero(wrong & ~null[moved] & ~null[fixed])
-        reach = mine.above if up else mine.below
-        wanted = bound[here]
+        here = np.flatnonzero(wrong & ~null & ~missing)
+        wanted = bound[here].astype(np.float64)
         if self.rule.strict:
-            wanted = wanted + (1 if up else -1) * (mine.column.step / 2 or 1e-9)
-        codes, found = reach(wanted)
-        take(rows, name, here[found], codes[found])
+            wanted += (1 if up else -1) * (mine.column.step / 2 or 1e-9)
+        codes, found = (mine.above if up else mine.below)(wanted)
+        take(rows, mine.column.name, here[found], codes[found])
 
 
 def _points(columns: Sequence[Column]) -> tuple[Points, ...]:
     return tuple(Points(column) for column in columns)
+
+
+def _borrow(
+    columns: Sequence[Column], rows: Rows, donors: Donors, rng: np.random.Generator
+) -> None:
+    """Give rows the values of a valid row that lies in the same cells, where there is one."""
+    drawn, found = donors.like(columns, rows, rng)
+    for column in columns if found.any() else ():
+        take(rows, column.name, found, donors.codes[column.name][drawn[found]])
 
 
 def _sum_of(parts: Sequence[Points], rows: Rows) -> Floats:
@@ -166,37 +224,53 @@ def _nearest(points: Points, places: Floats) -> tuple[Codes, Mask]:
     return points.nearest(places), np.ones(len(places), bool)
 
 
-def _fit(parts: Sequence[Points], rows: Rows, wanted: Floats, rounded: Rounding) -> None:
-    """Bring the sum of the parts to `wanted`: each gives in proportion to its room, and what
-    rounding leaves is moved from part to part."""
+def _cell(points: Points, codes: Codes) -> Bounds:
+    """The lowest and highest place in the cell of each code; of a tail code, its own."""
+    own = points.places(codes)
+    if not points.column.ranged:
+        return own, own
+    edges = np.asarray(points.column.grouping.edges, np.int64)
+    regular = codes < points.column.regular
+    inside = np.minimum(np.searchsorted(edges, codes, side="right") - 1, len(edges) - 2)
+    low, high = points.places(edges[:-1])[inside], points.places(edges[1:] - 1)[inside]
+    return np.where(regular, low, own), np.where(regular, high, own)
+
+
+def _ranges(parts: Sequence[Points], like: Floats) -> list[Bounds]:
+    """The whole range of each part, for as many rows."""
+    return [(np.full(len(like), p.ends[0]), np.full(len(like), p.ends[1])) for p in parts]
+
+
+def _fit(
+    parts: Sequence[Points],
+    rows: Rows,
+    wanted: Floats,
+    rounded: Rounding,
+    bounds: Sequence[Bounds],
+) -> None:
+    """Bring the sum of the parts to `wanted`: each gives in proportion to its room within
+    bounds, and what rounding leaves is moved from part to part. Values out of bounds move
+    towards them alone."""
     places = [points.places(rows[points.column.name]) for points in parts]
+    limits = [
+        (np.minimum(low, own), np.maximum(high, own))
+        for (low, high), own in zip(bounds, places, strict=True)
+    ]
     gap = wanted - np.sum(places, axis=0)
-    rooms = [_room(points, own, gap < 0) for points, own in zip(parts, places, strict=True)]
+    rooms = [
+        np.where(gap < 0, low, high) - own for (low, high), own in zip(limits, places, strict=True)
+    ]
     room = np.abs(np.sum(rooms, axis=0))
     share = np.minimum(np.divide(np.abs(gap), room, out=np.zeros_like(gap), where=room > 0), 1)
     for points, own, most in zip(parts, places, rooms, strict=True):
-        _move(points, rows, own + share * most, (share * most) != 0, rounded)
-    for points in parts:
+        _move(points, rows, own + share * most, share * most != 0, rounded)
+    for points, (low, high) in zip(parts, limits, strict=True):
         own = points.places(rows[points.column.name])
-        gap = wanted - _sum_of(parts, rows)
-        _move(points, rows, own + gap, np.abs(gap) > 1e-9 * (points.column.step or 1), rounded)
-
-
-def _room(points: Points, places: Floats, falls: Mask) -> Floats:
-    """How far each value can move, signed; those outside the range do not move away from it."""
-    low, high = points.ends
-    return np.where(falls, np.minimum(low - places, 0), np.maximum(high - places, 0))
+        moved = np.clip(own + wanted - _sum_of(parts, rows), low, high)
+        _move(points, rows, moved, np.abs(moved - own) > 1e-9 * (points.column.step or 1), rounded)
 
 
 def _move(points: Points, rows: Rows, wanted: Floats, where: Mask, rounded: Rounding) -> None:
     codes, found = rounded(points, wanted)
     moved = where & found
     take(rows, points.column.name, moved, codes[moved])
-
-
-def _sorted(places: Sequence[Floats], null: Sequence[Mask]) -> list[Floats]:
-    """Places in rising order where no value is missing."""
-    table = np.stack(places)
-    full = ~np.any(null, axis=0)
-    table[:, full] = np.sort(table[:, full], axis=0)
-    return list(table)
