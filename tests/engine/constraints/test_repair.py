@@ -23,8 +23,9 @@ from ruled_tables import (
     repaired,
 )
 
+from app.engine.constraints.feasibility import check_feasible
 from app.engine.constraints.repair import Repair, UnmetRulesError, every_row
-from app.engine.schema import Schema
+from app.engine.schema import Schema, SchemaError
 
 
 @pytest.mark.parametrize("kind", BY_KIND)
@@ -112,6 +113,22 @@ def test_dates_the_wrong_way_round_are_swapped() -> None:
     assert (after["from"].tolist(), after["to"].tolist()) == ([3, 2], [7, 2])
 
 
+def test_numbers_stay_in_their_bins_where_bins_allow_the_rule() -> None:
+    codes = independent(TAXI, 20_000)
+    fare, tips, total = (TAXI.column(name) for name in ("fare", "tips", "trip_total"))
+    low = fare.grouping.cell_of(codes["fare"]) * 5 % 100 + tips.grouping.cell_of(codes["tips"]) * 2
+    high = total.grouping.cell_of(codes["trip_total"]) * 5 + 4.99
+    able = (low - 1 <= high) & (codes["fare"] < fare.regular)
+    after, _ = repaired(TAXI, codes)
+    for column in (fare, tips, total):
+        before, now = (column.grouping.cell_of(each[column.name]) for each in (codes, after))
+        assert np.array_equal(before[able], now[able])
+    wrong = TAXI.violations(codes)[0] & able
+    assert wrong.sum() > 500
+    moved = after["trip_total"][wrong] != codes["trip_total"][wrong]
+    assert moved.mean() > 0.9
+
+
 def test_null_breaks_nothing() -> None:
     schema = dictionary(
         [integer("from", 0, 9, required=False), integer("to", 0, 3)],
@@ -196,6 +213,44 @@ def rule() -> st.SearchStrategy[dict[str, Any]]:
             st.integers(-3, 3),
         ),
     )  # fmt: skip
+
+
+@st.composite
+def ranges(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    low, width = draw(st.integers(-20, 20)), draw(st.integers(0, 40))
+    field = number(name, low, low + width) | {"step": draw(st.sampled_from([0.01, 0.5, 1]))}
+    field["bins"] = draw(st.integers(1, 5))
+    field["special"] = draw(st.sampled_from([[0], [1.5], [-99, 0], [low]]))
+    field["constraints"]["required"] = draw(st.booleans())
+    return field
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    fields=st.tuples(ranges("x"), ranges("y"), ranges("z")).map(list),
+    rule=st.sampled_from(
+        [
+            {"kind": "sum", "total": "x", "parts": ["y", "z"]},
+            {"kind": "at_least", "column": "x", "sum_of": ["y", "z"], "offset": -1},
+            {"kind": "order", "columns": ["x", "y", "z"]},
+            {"kind": "order", "columns": ["x", "y"], "strict": True},
+        ]
+    ),
+    seed=st.integers(0, 99),
+)
+def test_numbers_of_any_range_grid_and_bins_keep_a_rule_that_their_bounds_allow(
+    fields: list[dict[str, Any]], rule: dict[str, Any], seed: int
+) -> None:
+    schema = dictionary(fields, rule)
+    try:
+        check_feasible(schema)
+    except SchemaError:
+        with pytest.raises(UnmetRulesError):
+            repaired(schema, independent(schema, 30, seed), seed)
+        return
+    for rows in (1, 300):
+        after, _ = repaired(schema, independent(schema, rows, seed), seed)
+        assert broken(schema, after) == [0]
 
 
 def feasible(schema: Schema) -> bool:
