@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from ruled_tables import EVERY, LOOKUP, dictionary
 from test_repair import FIELDS, rule
 
-from app.engine.constraints import zeros
 from app.engine.constraints.repair import every_row
-from app.engine.constraints.zeros import structural_zeros
 from app.engine.grouping import Grouping
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.schema import Schema
+from app.engine.synthesizers import zeros
+from app.engine.synthesizers.zeros import structural_zeros
 
 
 def merges(schema: Schema) -> st.SearchStrategy[dict[str, Grouping]]:
