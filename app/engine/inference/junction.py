@@ -200,6 +200,29 @@ def _predict_each(
 
 
 @compiled
+def _fill(
+    joined: NDArray[np.bool_],
+    logs: NDArray[np.float64],
+    left: NDArray[np.bool_],
+    axis: int,
+    near: NDArray[np.int64],
+) -> tuple[int, float]:
+    """How many pairs of an axis's neighbours are not joined, and the size of its clique."""
+    degree, size = 0, logs[axis]
+    for other in range(logs.size):
+        if left[other] and other != axis and joined[axis, other]:
+            near[degree] = other
+            degree += 1
+            size += logs[other]
+    fill = 0
+    for i in range(degree):
+        for j in range(i):
+            if not joined[near[i], near[j]]:
+                fill += 1
+    return fill, size
+
+
+@compiled
 def _eliminate(
     joined: NDArray[np.bool_], logs: NDArray[np.float64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -212,22 +235,18 @@ def _eliminate(
     kept = np.zeros(count, dtype=np.bool_)
     left = np.ones(count, dtype=np.bool_)
     near = np.empty(count, dtype=np.int64)
+    fills = np.empty(count, dtype=np.int64)
+    sizes = np.empty(count)
+    stale = np.ones(count, dtype=np.bool_)
     for step in range(count):
         best, best_fill, best_size = -1, 0, 0.0
         for axis in range(count):
             if not left[axis]:
                 continue
-            degree, size = 0, logs[axis]
-            for other in range(count):
-                if left[other] and other != axis and joined[axis, other]:
-                    near[degree] = other
-                    degree += 1
-                    size += logs[other]
-            fill = 0
-            for i in range(degree):
-                for j in range(i):
-                    if not joined[near[i], near[j]]:
-                        fill += 1
+            if stale[axis]:
+                fills[axis], sizes[axis] = _fill(joined, logs, left, axis, near)
+                stale[axis] = False
+            fill, size = fills[axis], sizes[axis]
             if best < 0 or fill < best_fill or (fill == best_fill and size < best_size - 1e-9):
                 best, best_fill, best_size = axis, fill, size
         degree = 0
@@ -236,6 +255,13 @@ def _eliminate(
                 near[degree] = other
                 degree += 1
                 members[step, other] = True
+        # Its neighbours lose it, and where they are joined anew, their neighbours lose a gap.
+        for i in range(degree):
+            stale[near[i]] = True
+            if best_fill > 0:
+                for other in range(count):
+                    if joined[near[i], other]:
+                        stale[other] = True
         members[step, best] = True
         left[best] = False
         for i in range(degree):

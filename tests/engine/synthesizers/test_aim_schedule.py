@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.synthesizers.aim.schedule import Schedule
+from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
 
 RHO = PrivacyLoss.zcdp(12_000)
 EPSILON = PrivacyLoss.pure(12_000)
@@ -15,6 +15,10 @@ def test_a_run_starts_as_if_for_three_winners_a_column() -> None:
     schedule = Schedule.start(RHO, 0.1, 4)
     assert schedule.cost == 1000
     assert schedule.select.amount == pytest.approx(100, abs=1)
+
+
+def test_wide_tables_expect_a_winner_for_each_column() -> None:
+    assert [expected_winners(columns) for columns in (1, 20, 35, 100)] == [3, 60, 60, 100]
 
 
 @pytest.mark.parametrize(("loss", "times"), [(RHO, 4), (EPSILON, 2)])

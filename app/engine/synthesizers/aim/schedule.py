@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from app.engine.privacy.loss import PrivacyLoss
 
-EXPECTED_WINNERS = 3
-"""Winners for each column, were the noise never lowered (16 in the paper, where they are
-measured one by one and never stop being compared with noise of full strength)."""
+_WINNERS_OF_A_COLUMN = 3
+"""Were the noise never lowered; 16 in the paper, where winners are measured one by one."""
+
+_ENOUGH_WINNERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class Schedule:
 
     @classmethod
     def start(cls, loss: PrivacyLoss, selection_share: float, columns: int) -> Schedule:
-        """As if `loss` had to do for three winners a column."""
-        (each, *_) = loss.split([1.0] * (EXPECTED_WINNERS * columns))
+        """As if `loss` had to do for all `expected_winners`."""
+        (each, *_) = loss.split([1.0] * expected_winners(columns))
         return cls._divided(each, selection_share)
 
     @classmethod
@@ -52,6 +53,11 @@ class Schedule:
         winners = max(affordable, 1)
         (each, *_) = left.split([1.0] * winners)
         return self._divided(each, self.select.amount / self.cost if self.cost else 0.0), winners
+
+
+def expected_winners(columns: int) -> int:
+    """Three for each column, but no more than 60, or one for each."""
+    return min(_WINNERS_OF_A_COLUMN * columns, max(_ENOUGH_WINNERS, columns))
 
 
 def _times(loss: PrivacyLoss, times: int) -> PrivacyLoss:

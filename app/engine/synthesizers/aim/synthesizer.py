@@ -21,7 +21,7 @@ from app.engine.synthesizers.aim.offering import (
 )
 from app.engine.synthesizers.aim.params import AimParams, Shares
 from app.engine.synthesizers.aim.rounds import Rounds
-from app.engine.synthesizers.aim.schedule import Schedule
+from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
 from app.engine.synthesizers.aim.workload import (
     MOST_CANDIDATES,
     Clique,
@@ -305,7 +305,8 @@ class _Forecast:
         offered = min(sum(sizes), MOST_OFFERED_CELLS)
         most_measured = min(
             MOST_MEASURED_CELLS,
-            3 * len(axes.names) * max((size for size in sizes if size <= most_cells), default=0),
+            expected_winners(len(axes.names))
+            * max((size for size in sizes if size <= most_cells), default=0),
         )
         drawn = sum(axes.shape) + most_measured
         own = bounds.bounded(axes, workload.closure)
