@@ -9,8 +9,9 @@ from app.engine.privacy.queries import Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
-from app.engine.synthesizers.axes import Axes, choose_axes, escaped
+from app.engine.synthesizers.axes import Axes, escaped
 from app.engine.synthesizers.base import Limits, Preflight, Problem
+from app.engine.synthesizers.bought_bins import plan_axes
 from app.engine.synthesizers.contribution import (
     contribution_problems,
     expected_error,
@@ -54,7 +55,8 @@ def most_pair_cells(axes: Axes) -> int:
 def preflight(
     schema: Schema, unit: PrivacyUnit, params: SwiftParams, loss: PrivacyLoss, limits: Limits
 ) -> Preflight:
-    axes, problems = choose_axes(schema, params.columns, params.bins)
+    plan = plan_axes(schema, unit, params, loss)
+    axes, problems, loss = plan.axes, plan.problems, plan.rest
     problems += _weight_problems(params, axes)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
@@ -67,7 +69,7 @@ def preflight(
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
     memory += table_bytes(len(axes.names), limits)
     memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    problems += run_problems(memory, cells + len(pair_cells), limits)
+    problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
     # A child hands over its model, and with the scores each reference for every other column.
     problems += message_problems(axes, 8 * max(tree, (len(axes.names) - 1) * sum(axes.shape)))
     problems += question_problems(

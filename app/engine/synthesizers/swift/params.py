@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
+from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare
 from app.engine.synthesizers.contribution import AllRows, ContributionForm
 
 TARGET_WEIGHT = 3.0
@@ -30,6 +31,7 @@ class SwiftParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
+    bins_share: BinsShare = USUAL_BINS_SHARE
     column_weights: dict[str, Weight] = Field(
         default_factory=dict,
         description="Multiplies the weight of each pair that holds the column; 1 if omitted.",
@@ -37,8 +39,9 @@ class SwiftParams(Params):
     target: str | None = Field(None, description="A column whose pairs weigh three times as much.")
     shares: Shares | None = Field(
         None,
-        description="How the budget is divided. If omitted, 0.05 goes to scores and about a "
-        "quarter to one_way, more where the guarantee is small and less where it is large.",
+        description="How the budget is divided, beside `bins_share`. If omitted, 0.05 goes to "
+        "scores and about a quarter to one_way, more where the guarantee is small and less where "
+        "it is large.",
     )
     rare_below: float = Field(
         2.0,
@@ -47,7 +50,7 @@ class SwiftParams(Params):
         description="Cells below this many standard errors are merged before pairs are counted.",
     )
     most_cells: int = Field(
-        500_000,
+        250_000,
         ge=4,
         le=5_000_000,
         description="The most cells of the junction tree, and of all measured pairs together.",

@@ -22,13 +22,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import predicted_cells
+from app.engine.inference.junction import predicted_with_each
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 
 _LEVELS = 8
 """Expected counts are told apart by powers of 2^(1/8), and so is the budget's division."""
+
+_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0)
+"""Of a cell of the tree, in gains of all options over the most cells."""
+
+_LOOKED_AT = 12
+"""Options whose trees are looked at in a step: those that add most."""
 
 _SHARE_STEPS = 2**20
 """Shares are rounded to a grid that hides the last bits of a processor's powers."""
@@ -87,23 +93,39 @@ def choose(
 ) -> tuple[Chosen, ...]:
     """The pairs to measure, first chosen first; deterministic.
 
-    Greedy: the pair that adds most to the sum is taken, as long as any adds something. The
-    junction tree over the pairs taken, and these pairs together, have at most `most_cells`
-    cells; a pair that would lead beyond is left out.
+    The junction tree over them, and the pairs together, have at most `most_cells` cells. Greedy:
+    the pair that adds most to the sum is taken, less a price for each cell that the tree grows
+    by, as long as any is worth its price. Where cells are scarce a high price does better,
+    else none: some are tried, and the best sum wins.
     """
     race = _Race(options, noise)
-    taken: list[int] = []
-    cells = 0
-    while (best := race.best()) is not None:
-        pairs = [options[i].pair for i in (*taken, best)]
-        more = options[best].cells
-        if cells + more <= most_cells and predicted_cells(shape, pairs) <= most_cells:
-            race.take(best)
-            taken.append(best)
-            cells += more
-        else:
-            race.drop(best)
-    return shared([options[i] for i in taken], noise)
+    whole = sum(max(option.weight * option.gain, 0.0) for option in options)
+    runs = [_greedy(race, shape, most_cells, price * whole / most_cells) for price in _PRICES]
+    best = max(runs, key=lambda run: run.sum)
+    return shared([options[i] for i in best.taken], noise)
+
+
+def _greedy(race: _Race, shape: Mapping[str, int], most_cells: int, price: float) -> _Run:
+    run = _Run(race)
+    tree, measured = sum(shape.values()), 0
+    while promising := run.promising(_LOOKED_AT):
+        best: tuple[float, int, int] | None = None
+        trees = predicted_with_each(
+            shape,
+            [race.options[i].pair for i in run.taken],
+            [race.options[i].pair for i, _ in promising],
+        )
+        for (option, added), cells in zip(promising, trees, strict=True):
+            worth = added - price * (cells - tree)
+            if worth <= 0 or max(cells, measured + race.options[option].cells) > most_cells:
+                run.drop(option)
+            elif best is None or worth > best[0]:
+                best = worth, option, cells
+        if best is not None:
+            _, option, tree = best
+            measured += race.options[option].cells
+            run.take(option)
+    return run
 
 
 def shared(options: Sequence[Option], noise: Noise) -> tuple[Chosen, ...]:
@@ -116,64 +138,71 @@ def shared(options: Sequence[Option], noise: Noise) -> tuple[Chosen, ...]:
 
 
 class _Race:
-    """The sum for the pairs taken, and what each other one would make of it.
+    """What is known of all options before any is taken.
 
     A pair of size s has the share s / W, where W sums the sizes of all pairs taken. Every
     pair's noise is tabulated over W, so that a step costs little.
     """
 
     def __init__(self, options: Sequence[Option], noise: Noise) -> None:
-        self._gains = np.array([option.weight * option.gain for option in options])
-        self._sizes = np.array([noise.size(option) for option in options])
-        self._open = self._gains > 0
-        self._gain = self._size = 0.0
-        self._least = math.log2(min(self._sizes[self._open], default=1.0))
-        whole = max(float(self._sizes[self._open].sum()), 1.0)
-        steps = max(math.ceil(_LEVELS * (math.log2(whole) - self._least)), 0) + 2
-        grid = 2.0 ** (self._least + np.arange(steps) / _LEVELS)
-        self._noise = np.zeros((len(options), steps))
-        for i in np.flatnonzero(self._open).tolist():
-            deviations = noise.deviations(self._sizes[i] / grid)
-            self._noise[i] = options[i].weight * expected_noise(options[i], deviations, noise.mean)
-        self._taken_noise = np.zeros(steps)
+        self.options = options
+        self.gains = np.array([option.weight * option.gain for option in options])
+        self.sizes = np.array([noise.size(option) for option in options])
+        self.open = self.gains > 0
+        self._least = math.log2(min(self.sizes[self.open], default=1.0))
+        whole = max(float(self.sizes[self.open].sum()), 1.0)
+        self.steps = max(math.ceil(_LEVELS * (math.log2(whole) - self._least)), 0) + 2
+        grid = 2.0 ** (self._least + np.arange(self.steps) / _LEVELS)
+        self.noise = np.zeros((len(options), self.steps))
+        for i in np.flatnonzero(self.open).tolist():
+            deviations = noise.deviations(self.sizes[i] / grid)
+            self.noise[i] = options[i].weight * expected_noise(options[i], deviations, noise.mean)
 
-    def best(self) -> int | None:
-        """The option that adds most to the sum, None if none adds anything."""
-        if not self._open.any():
-            return None
-        sums = self._gain + self._gains - self._noise_at(self._size + self._sizes)
-        sums[~self._open] = -np.inf
-        best = int(np.argmax(sums))
-        return best if sums[best] > self._sum() else None
+    def places(self, sizes: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Columns of the table for each W, and how far beyond each its W lies."""
+        places = np.clip(_LEVELS * (np.log2(sizes) - self._least), 0, self.steps - 1)
+        low = np.minimum(places.astype(np.int64), self.steps - 2)
+        return low, places - low
+
+
+class _Run:
+    """The sum for the pairs taken, and what each other one would make of it."""
+
+    def __init__(self, race: _Race) -> None:
+        self._race = race
+        self._open = race.open.copy()
+        self._noise = np.zeros(race.steps)
+        self._gain = self._size = 0.0
+        self.taken: list[int] = []
+        self.sum = 0.0
+
+    def promising(self, most: int) -> list[tuple[int, float]]:
+        """At most so many options that add something to the sum, and what they add."""
+        added = self._sums() - self.sum
+        added[~self._open] = -np.inf
+        order = np.argsort(-added, kind="stable")[:most]
+        return [(int(i), float(added[i])) for i in order if added[i] > 0]
 
     def take(self, option: int) -> None:
+        self.sum = float(self._sums()[option])
         self._open[option] = False
-        self._gain += float(self._gains[option])
-        self._size += float(self._sizes[option])
-        self._taken_noise += self._noise[option]
+        self._gain += float(self._race.gains[option])
+        self._size += float(self._race.sizes[option])
+        self._noise += self._race.noise[option]
+        self.taken.append(option)
 
     def drop(self, option: int) -> None:
         self._open[option] = False
 
-    def _sum(self) -> float:
-        if not self._size:
-            return 0.0
-        place = _LEVELS * (math.log2(self._size) - self._least)
-        return self._gain - float(np.interp(place, np.arange(self._steps), self._taken_noise))
-
-    @property
-    def _steps(self) -> int:
-        return self._taken_noise.size
-
-    def _noise_at(self, sizes: Floats) -> Floats:
-        """The noise of all taken and of each option, were it taken and W its entry of sizes."""
-        places = np.clip(_LEVELS * (np.log2(sizes) - self._least), 0, self._steps - 1)
-        low = np.minimum(places.astype(np.int64), self._steps - 2)
-        part = places - low
-        rows = np.arange(sizes.size)
-        noise: Floats = (1 - part) * (self._noise[rows, low] + self._taken_noise[low])
-        noise += part * (self._noise[rows, low + 1] + self._taken_noise[low + 1])
-        return noise
+    def _sums(self) -> Floats:
+        """The sum with each option taken too."""
+        race = self._race
+        low, part = race.places(self._size + race.sizes)
+        rows = np.arange(low.size)
+        noise = (1 - part) * (race.noise[rows, low] + self._noise[low])
+        noise += part * (race.noise[rows, low + 1] + self._noise[low + 1])
+        sums: Floats = self._gain + race.gains - noise
+        return sums
 
 
 def expected_noise(option: Option, deviations: Floats, mean: float) -> Floats:

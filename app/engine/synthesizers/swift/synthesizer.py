@@ -13,7 +13,7 @@ from app.engine.inference.measurements import NoisyMarginal
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes, choose_axes
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
     Preflight,
@@ -22,6 +22,7 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
+from app.engine.synthesizers.bought_bins import plan_axes
 from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.graphical import TableModel
@@ -32,6 +33,12 @@ from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Chosen, Noise, Option, Pair, choose, shared
 
 _PULL = 0.5
+_LEAST_SHRINKAGE = 0.3
+"""Weaker pulls leave the estimate as it is, and take several times as long."""
+
+_TOLERANCE = 0.2
+"""Tighter fits were no nearer to the truth."""
+
 _LEAST_DEPENDENCE = 0.05
 _LEAST_DEVIATION = 1e-3
 
@@ -64,10 +71,12 @@ class Swift:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
         contribution = params.contribution.contribution()
         whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        losses = Losses.of(whole, params, session.unit, len(axes.names))
+        plan = plan_axes(session.schema, session.unit, params, whole)
+        progress(0.01, "buying bins")
+        axes = plan.buy(session)
+        losses = Losses.of(plan.left(session), params, session.unit, len(axes.names))
         progress(0.02, "counting columns")
         measured = measure_one_ways(session, axes, contribution, losses.one_way)
         columns = Columns.of(axes, session.schema, measured, params.rare_below)
@@ -92,6 +101,7 @@ class Swift:
             shrinkage=_shrinkage(
                 marginals, [gains[each.pair] for each in chosen], answers, columns.total
             ),
+            tolerance=_TOLERANCE,
         )
         return TableModel(self.name, axes, columns.compressions, graph, columns.size)
 
@@ -173,9 +183,10 @@ def _shrinkage(
     bench's tables.
     """
     if not answers:
-        return 1.5
+        return _LEAST_SHRINKAGE
     shares = np.clip(np.array(gains) / total, _LEAST_DEPENDENCE, 1.0)
     cells = sum(answer.values.size for answer in answers) / len(answers)
     pull = _PULL * cells / float(np.mean(shares**2))
     variances = [np.broadcast_to(each.variance, each.values.shape).ravel() for each in marginals]
-    return pull * float(np.sqrt(np.concatenate(variances).mean())) / total
+    deviation = float(np.sqrt(np.concatenate(variances).mean()))
+    return max(pull * deviation / total, _LEAST_SHRINKAGE)
