@@ -55,7 +55,7 @@ _MISSED_ROWS = 0.01
 MOST_BOUNDED_CELLS = 2**25
 """Cells of all bounded marginals; the largest are left out."""
 
-_CELLS_AT_ONCE = 2**22
+_CELLS_AT_ONCE = 2**21
 _LEAST = math.sqrt(SMALLEST_VARIANCE)
 
 

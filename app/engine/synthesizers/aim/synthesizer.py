@@ -58,8 +58,9 @@ from app.engine.synthesizers.graphical import TableModel
 _BOUNDS = 0.04
 _SELECTION = 0.1
 _USUAL_ERROR = 50.0
-"""Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best;
-a tenth more of the logarithm of the noise is worth 3 percent of the budget."""
+"""Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best."""
+_ONE_WAY = (0.15, 0.42)
+_MORE_FOR_TEN_TIMES = 0.18
 
 _BYTES_PER_OFFERED_CELL = 48
 """Shares, steps, rows expected, and the message twice."""
@@ -278,8 +279,8 @@ def _usual_shares(loss: PrivacyLoss, axes: Axes, params: AimParams, unit: Privac
     quarter, _ = loss.split((1.0, 3.0))
     part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
     error = expected_error(contribution, unit, max(axes.shape), part)
-    one = 0.25 + 0.075 * math.log10(max(error, 1e-3) / _USUAL_ERROR)
-    one = round(min(max(one, 0.15), 0.4), 3)
+    one = 0.25 + _MORE_FOR_TEN_TIMES * math.log10(max(error, 1e-3) / _USUAL_ERROR)
+    one = round(min(max(one, _ONE_WAY[0]), _ONE_WAY[1]), 3)
     rest = 1 - one - _BOUNDS
     return Shares(
         one_way=one,
