@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -337,6 +338,14 @@ def test_more_columns_than_pairs_can_be_offered_of_are_told() -> None:
     wide = digits({f"c{i}": 2 for i in range(126)})
     preflight = Aim().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
     assert [problem.pointer for problem in preflight.problems] == ["/params/columns"]
+
+
+def test_the_time_of_choosing_among_many_is_told() -> None:
+    wide = digits({f"c{i}": 2 for i in range(64)})
+    preflight = Aim().check(wide, ROW, params(), GAUSSIAN, None, LIMITS)
+    assert "choosing among 2016 marginals" in preflight.problems[0].message
+    patient = dataclasses.replace(LIMITS, time_s=120.0)
+    assert Aim().check(wide, ROW, params(), GAUSSIAN, None, patient).problems == ()
 
 
 def test_memory_and_time_are_told_from_public_facts() -> None:

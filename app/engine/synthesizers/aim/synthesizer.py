@@ -62,6 +62,9 @@ _USUAL_ERROR = 50.0
 _ONE_WAY = (0.15, 0.42)
 _MORE_FOR_TEN_TIMES = 0.18
 
+_SECONDS_PER_LOOK = 2.5e-4
+"""A candidate's share of a selection: its reference, its place in the tree, and its score."""
+
 _BYTES_PER_OFFERED_CELL = 48
 """Shares, steps, rows expected, and the message twice."""
 _BYTES_PER_TREE_CELL = 400
@@ -97,6 +100,7 @@ class Aim:
             axes, 8 * max(params.most_cells, forecast.offered)
         )
         problems += run_problems(memory, forecast.drawn, limits)
+        problems += _choosing_problems(axes, workload, limits)
         losses = _Losses.of(loss, axes, params, unit, workload)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
         problems += noise_problems(errors, contribution)
@@ -209,6 +213,21 @@ def _size_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
         Problem(
             pointer,
             f"{candidates} marginals would be offered; {MOST_CANDIDATES} are the most",
+            "choose fewer columns, a lower `degree`, or a smaller `workload`",
+        ),
+    )
+
+
+def _choosing_problems(axes: Axes, workload: Workload, limits: Limits) -> tuple[Problem, ...]:
+    looks = expected_winners(len(axes.names)) * len(workload.candidates)
+    seconds = looks * _SECONDS_PER_LOOK
+    if seconds <= limits.time_s / 2:
+        return ()
+    return (
+        Problem(
+            "/params",
+            f"choosing among {len(workload.candidates)} marginals would take about "
+            f"{round(seconds)} seconds",
             "choose fewer columns, a lower `degree`, or a smaller `workload`",
         ),
     )
