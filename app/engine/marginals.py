@@ -20,11 +20,15 @@ from app.engine.grouping import Grouping
 
 Codes = Mapping[str, NDArray[Any]]
 Counts = NDArray[np.int64]
+Cells = NDArray[Any]
+"""Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings."""
 
 _DENSE_CELLS = 2**22
 """The most cells that are counted one by one; of larger marginals those that occur are."""
 _CELLS_AT_ONCE = 2**24
 """About how many counts of one table are held at a time."""
+_MOST_NUMBERED = 2**63
+"""Cells that an int64 tells apart."""
 
 
 class ChunkedTable(Protocol):
@@ -48,6 +52,18 @@ class Marginal:
     @cached_property
     def cells(self) -> int:
         return prod(grouping.cells for grouping in self.groupings.values())
+
+    @cached_property
+    def words(self) -> tuple[tuple[str, ...], ...]:
+        """The columns in runs whose cells one int64 numbers each; a single run for most."""
+        runs: list[tuple[str, ...]] = []
+        cells = _MOST_NUMBERED + 1
+        for name, grouping in self.groupings.items():
+            cells *= grouping.cells
+            if cells > _MOST_NUMBERED:
+                runs, cells = [*runs, ()], grouping.cells
+            runs[-1] += (name,)
+        return tuple(runs)
 
 
 def total_variation(real: Counts, synthetic: Counts) -> float:
@@ -78,11 +94,14 @@ def counts(table: ChunkedTable, marginals: Sequence[Marginal]) -> Iterator[Count
             yield tally.counts if tally.cells is None else None
 
 
-def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Values that are not negative, each once, in order. (Sorting is some twenty times faster
-    than `np.unique` by itself, which hashes where it is asked for nothing but the values.)"""
+def distinct(values: Cells) -> Cells:
+    """The values, each once, in order. (Sorting is some twenty times faster than `np.unique` by
+    itself, which hashes where it is asked for nothing but the values.)"""
     ordered = np.sort(values)
-    return ordered[np.diff(ordered, prepend=-1) > 0]
+    is_new = np.ones(len(ordered), dtype=np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    found: Cells = ordered[is_new]
+    return found
 
 
 def chosen(names: Sequence[str], size: int, most: int, seed: int) -> list[tuple[str, ...]]:
@@ -104,15 +123,16 @@ class _Tally:
     """Counts of one marginal: of every cell, or (`cells` set) of those that occur, in order."""
 
     counts: Counts
-    cells: NDArray[np.int64] | None
+    cells: Cells | None
 
     @classmethod
     def of(cls, marginal: Marginal) -> _Tally:
         if marginal.cells <= _DENSE_CELLS:
             return cls(np.zeros(marginal.cells, dtype=np.int64), None)
-        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        words = [np.zeros(0, dtype=np.int64) for _ in marginal.words]
+        return cls(np.zeros(0, dtype=np.int64), _keys(words))
 
-    def add(self, cells: NDArray[np.int64]) -> None:
+    def add(self, cells: Cells) -> None:
         if self.cells is None:
             self.counts += np.bincount(cells, minlength=len(self.counts))
             return
@@ -126,15 +146,13 @@ class _Tally:
         both = distinct(np.concatenate([self.cells, other.cells]))
         return self._over(both), other._over(both)
 
-    def _over(self, cells: NDArray[np.int64]) -> Counts:
+    def _over(self, cells: Cells) -> Counts:
         counts = np.zeros(len(cells), dtype=np.int64)
         counts[np.searchsorted(cells, self.cells)] = self.counts  # type: ignore[arg-type]
         return counts
 
 
-def _merged(
-    cells: NDArray[np.int64], counts: Counts, hit: NDArray[np.int64], times: Counts
-) -> tuple[NDArray[np.int64], Counts]:
+def _merged(cells: Cells, counts: Counts, hit: Cells, times: Counts) -> tuple[Cells, Counts]:
     both, place = np.unique(np.concatenate([cells, hit]), return_inverse=True)
     totals = np.zeros(len(both), dtype=np.int64)
     np.add.at(totals, place.reshape(-1), np.concatenate([counts, times]))
@@ -167,11 +185,25 @@ def _counted(table: ChunkedTable, marginals: Sequence[Marginal]) -> list[_Tally]
 
 def _cells(
     chunk: Codes, marginal: Marginal, known: dict[tuple[str, int], NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    """Flat cell numbers; a column grouped by one object is looked up once."""
-    flat: NDArray[np.int64] | int = 0
-    for name, grouping in marginal.groupings.items():
-        if (name, id(grouping)) not in known:
-            known[name, id(grouping)] = grouping.cell_of(chunk[name])
-        flat = flat * grouping.cells + known[name, id(grouping)]
-    return np.asarray(flat, dtype=np.int64)
+) -> Cells:
+    """The cell of each row; a column grouped by one object is looked up once."""
+    words = []
+    for run in marginal.words:
+        flat: NDArray[np.int64] | int = 0
+        for name in run:
+            grouping = marginal.groupings[name]
+            if (name, id(grouping)) not in known:
+                known[name, id(grouping)] = grouping.cell_of(chunk[name])
+            flat = flat * grouping.cells + known[name, id(grouping)]
+        words.append(np.asarray(flat, dtype=np.int64))
+    return _keys(words)
+
+
+def _keys(words: Sequence[NDArray[np.int64]]) -> Cells:
+    """One key of each row: its only word, or all of its words as a string of bytes. (Those of
+    one length sort and compare as they are, though numpy takes closing zeros for padding.)"""
+    if len(words) == 1:
+        return words[0]
+    table = np.stack(words, axis=1).astype(">i8")
+    keys: Cells = table.view(f"S{table.shape[1] * table.itemsize}").reshape(-1)
+    return keys

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.engine import marginals
 from app.engine.grouping import Grouping
-from app.engine.marginals import Marginal, chosen, distances, total_variation
+from app.engine.marginals import Marginal, chosen, distances, distinct, total_variation
 
 
 class Chunks:
@@ -57,9 +57,9 @@ def test_a_distance_is_in_the_cells_of_the_grouping() -> None:
 rows = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12)
 
 
-@given(rows, rows, st.booleans())
+@given(rows, rows, st.booleans(), st.sampled_from([2**63, 16, 15, 4]))
 def test_every_marginal_agrees_with_a_plain_count(
-    real: list[tuple[int, ...]], synthetic: list[tuple[int, ...]], sparse: bool
+    real: list[tuple[int, ...]], synthetic: list[tuple[int, ...]], sparse: bool, numbered: int
 ) -> None:
     names = "abc"
     wanted = [
@@ -71,6 +71,7 @@ def test_every_marginal_agrees_with_a_plain_count(
         if sparse:  # cells that occur are kept, and few marginals are held at once
             patch.setattr(marginals, "_DENSE_CELLS", 5)
             patch.setattr(marginals, "_CELLS_AT_ONCE", 10)
+            patch.setattr(marginals, "_MOST_NUMBERED", numbered)
         found = list(distances(Chunks(real, names), Chunks(synthetic, names), wanted))
     assert found == pytest.approx([_plain(real, synthetic, names, each) for each in wanted])
 
@@ -83,6 +84,24 @@ def _plain(
     cells = set(sides[0]) | set(sides[1])
     shares = [{cell: side.count(cell) / len(side) for cell in cells} for side in sides]
     return sum(abs(shares[0][cell] - shares[1][cell]) for cell in cells) / 2
+
+
+def test_marginals_of_more_cells_than_63_bits_tell_all_of_them_apart() -> None:
+    """Fourteen columns of 64 cells: 2^84, of which the first columns hold the difference."""
+    names = "abcdefghijklmn"
+    wide = marginal(**dict.fromkeys(names, 64))
+    rows = [(place, 2 * place, 3 * place, *[0] * 11) for place in range(20)]
+    others = [(place + 20, 2 * place + 1, 3 * place + 1, *[0] * 11) for place in range(20)]
+    sides = [Chunks(each, names) for each in (rows, others, rows[:10] + others[10:])]
+    assert list(distances(sides[0], sides[1], [wide])) == [1.0]
+    assert list(distances(sides[0], sides[0], [wide])) == [0.0]
+    assert list(distances(sides[0], sides[2], [wide])) == pytest.approx([0.5])
+    assert [len(run) for run in wide.words] == [10, 4]
+
+
+def test_distinct_values_are_each_once_whatever_their_sign() -> None:
+    assert distinct(np.array([3, -5, 3, -1, -5, 0])).tolist() == [-5, -1, 0, 3]
+    assert distinct(np.zeros(0, dtype=np.int64)).tolist() == []
 
 
 def test_all_choices_are_taken_where_there_are_few() -> None:
