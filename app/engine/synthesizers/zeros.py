@@ -37,6 +37,7 @@ MOST_CELLS = 2**14
 MOST_AXES = 3
 MOST_MODEL_CELLS = 2**18
 """Cells by which all zeros together may enlarge a model."""
+_BYTES_PER_CELL = 160
 _FAR = 1e300
 """The ends of a cell that holds no number; sums of it stay finite."""
 
@@ -62,6 +63,11 @@ def structural_zeros(
             joined.append(axes)
             found.append(StructuralZeros(axes, allowed))
     return tuple(found)
+
+
+def zeros_bytes(schema: Schema) -> int:
+    """The most memory that zeros add to a fit: a dozen vectors over the cells they bring."""
+    return MOST_MODEL_CELLS * _BYTES_PER_CELL if schema.constraints else 0
 
 
 def _small_tables(schema: Schema, shape: Mapping[str, int]) -> Iterator[_Zeros]:

@@ -27,6 +27,7 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
+from app.engine.synthesizers.zeros import zeros_bytes
 
 MOST_COLUMNS = 200
 """A question scores every pair, and holds no more than it can."""
@@ -67,7 +68,7 @@ def preflight(
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + params.most_cells
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += table_bytes(len(axes.names), limits)
+    memory += table_bytes(len(axes.names), limits) + zeros_bytes(schema)
     memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
     # A child hands over its model, and with the scores each reference for every other column.

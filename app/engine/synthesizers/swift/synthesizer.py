@@ -31,6 +31,7 @@ from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Chosen, Noise, Option, Pair, choose, shared
+from app.engine.synthesizers.zeros import structural_zeros
 
 _PULL = 0.5
 _LEAST_SHRINKAGE = 0.3
@@ -102,6 +103,9 @@ class Swift:
                 marginals, [gains[each.pair] for each in chosen], answers, columns.total
             ),
             tolerance=_TOLERANCE,
+            zeros=structural_zeros(
+                session.schema, columns.merged.groupings, [each.axes for each in marginals]
+            ),
         )
         return TableModel(self.name, axes, columns.compressions, graph, columns.size)
 
