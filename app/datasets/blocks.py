@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,7 @@ class Manifest:
 def block_rows(schema: Schema, unit: PrivacyUnit) -> int:
     """How many rows of this table make a block: public, and fewer for wide tables."""
     row_bytes = sum(column.dtype.itemsize for column in schema.columns)
+    row_bytes += 4 * len(number_parts(schema))
     row_bytes += ENTITY_BYTES if unit.kind == "entity" else 0
     return max(FEWEST_BLOCK_ROWS, min(MOST_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
 
@@ -72,6 +74,37 @@ def block_rows(schema: Schema, unit: PrivacyUnit) -> int:
 def part_names(schema: Schema) -> dict[str, str]:
     """The part that holds each column, by the column's name (names may be long)."""
     return {column.name: f"column-{i}" for i, column in enumerate(schema.columns)}
+
+
+def number_parts(schema: Schema) -> dict[str, str]:
+    """The part with the private numbers of each column whose values are to be found."""
+    return {
+        column.name: f"numbers-{i}"
+        for i, column in enumerate(schema.columns)
+        if column.discovers is not None
+    }
+
+
+def texts_part(numbers: str) -> str:
+    """The part with the texts that a part of numbers stands for."""
+    return numbers.replace("numbers", "texts")
+
+
+def pack_texts(texts: Sequence[str]) -> bytes:
+    plain = json.dumps(texts, ensure_ascii=False).encode()
+    packed = bytes(pa.Codec("zstd", compression_level=1).compress(plain))
+    return struct.pack("<Q", len(plain)) + packed
+
+
+def unpack_texts(data: bytes) -> tuple[str, ...]:
+    """The texts that `pack_texts` was given. Raises `BlockError` for other bytes."""
+    try:
+        (size,) = struct.unpack_from("<Q", data)
+        return tuple(
+            json.loads(pa.Codec("zstd").decompress(data[8:], decompressed_size=size).to_pybytes())
+        )
+    except (struct.error, ValueError, pa.ArrowException, OSError) as error:
+        raise BlockError("the stored texts cannot be read") from error
 
 
 def pack(array: NDArray[Any]) -> bytes:

@@ -40,6 +40,7 @@ class StoredCodes:
         self._blobs = BlobStore(database)
         self._cipher = keyring.cipher(dataset_id, wrapped_key)
         self._parts = blocks.part_names(self.schema)
+        self._number_parts = blocks.number_parts(self.schema)
         self._manifest = blocks.Manifest.from_bytes(
             self._blobs.read_all(dataset_id, blocks.MANIFEST, cipher=self._cipher)
         )
@@ -60,6 +61,16 @@ class StoredCodes:
             raise ValueError("a row unit has no entities")
         for block in range(self._manifest.blocks):
             yield self._block(block, [blocks.ENTITIES])[blocks.ENTITIES]
+
+    def texts(self, column: str) -> Sequence[str]:
+        part = blocks.texts_part(self._number_parts[column])
+        packed = self._blobs.read_all(self._dataset_id, part, cipher=self._cipher)
+        return blocks.unpack_texts(packed)
+
+    def numbers(self, column: str) -> Iterator[NDArray[np.uint32]]:
+        part = self._number_parts[column]
+        for block in range(self._manifest.blocks):
+            yield self._block(block, [part])[part]
 
     def _block(self, block: int, parts: list[str]) -> dict[str, NDArray[Any]]:
         with self._database.read() as session:

@@ -50,7 +50,11 @@ _FIELD_KEYS: dict[str, dict[str, Any]] = {
     ),
     "step": _described("Grid on which a number is kept.", type="number"),
     "role": _described("`entity` marks the id of the privacy unit.", type="string"),
-    "values": _described("Not available in this version.", type="string"),
+    "values": _described(
+        '`"discover"` (also `{"discover": 300}`): nobody lists the values of this text column, and'
+        " every release that uses it finds the frequent ones with a part of its guarantee.",
+        type=["string", "object"],
+    ),
     "proposed": _described(
         "Marks a field of a proposal that you have not confirmed as public.", type="boolean"
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -163,6 +163,9 @@ class _Ingest:
         """Store parts of one block, as many to a transaction as stay within one chunk's size."""
         return sum(self._put_some(some, sequence, cipher) for some in _grouped(pieces))
 
+    def put_texts(self, part: str, packed: bytes, cipher: Cipher | None) -> int:
+        return self._blobs.write(self._dataset_id, part, [packed], unit=self._unit, cipher=cipher)
+
     def _put_some(self, pieces: dict[str, bytes], sequence: int, cipher: Cipher | None) -> int:
         with self._unit() as session:
             return sum(
@@ -178,7 +181,7 @@ class _Ingest:
         table: _Table,
         content: ContentHasher,
     ) -> None:
-        manifest = table.finish()
+        manifest = table.finish({name: found.texts for name, found in encoder.texts.items()})
         content_hmac = content.digest().hex()
         with self._job.completing() as session:
             row = _awaited(session, self._dataset_id)
@@ -224,6 +227,7 @@ class _Table:
         self._room_bytes = plan.room_bytes
         self._block_rows = blocks.block_rows(plan.schema, plan.unit)
         self._parts = blocks.part_names(plan.schema)
+        self._number_parts = blocks.number_parts(plan.schema)
         self._id_key = secrets.token_bytes(ID_KEY_BYTES)
         self._held: list[dict[str, NDArray[Any]]] = []
         self._held_rows = 0
@@ -232,6 +236,7 @@ class _Table:
 
     def add(self, block: EncodedBlock) -> None:
         arrays = {self._parts[name]: codes for name, codes in block.codes.items()}
+        arrays |= {self._number_parts[name]: array for name, array in block.numbers.items()}
         if block.entity_text is not None:
             arrays[blocks.ENTITIES] = _digests(block.entity_text, self._id_key)
         self._held.append(arrays)
@@ -239,9 +244,15 @@ class _Table:
         while self._held_rows >= self._block_rows:
             self._write(self._block_rows)
 
-    def finish(self) -> blocks.Manifest:
+    def finish(self, texts: Mapping[str, Sequence[str]]) -> blocks.Manifest:
+        """`texts` are those of each column whose values are to be found, by number."""
         if self._held_rows:
             self._write(self._held_rows)
+        for name, known in texts.items():
+            part = blocks.texts_part(self._number_parts[name])
+            self._room_bytes -= self._ingest.put_texts(part, blocks.pack_texts(known), self._cipher)
+        if self._room_bytes < 0:
+            raise _no_room()
         return blocks.Manifest(self._rows, self._block_rows)
 
     def _write(self, rows: int) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.datasets.codes import StoredCodes, read_table
 from app.engine.privacy.certificate import Assurance, Certificate
+from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
 from app.engine.privacy.session import ChildFailed, SessionEnded, SessionServer
@@ -54,7 +55,7 @@ def run(context: JobContext, host: ChildHost) -> None:
     made = store_sample(
         context,
         host,
-        order.first_sample(source.schema, source.unit, model),
+        order.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
         samples.first_id(order.release.id),
     )
     certificate = order.certificate(source.unit, journal)
@@ -168,7 +169,7 @@ def _fitted(
         try:
             Channel(child.connection, MOST_BYTES_TO_CHILD).send(FIT)
             model = server.run()
-            return model, _expected_errors(server.statement, source.schema)
+            return model, _expected_errors(server.statement, kernel.schema)
         except SessionEnded as error:
             if isinstance(error, ChildFailed):
                 error.add_note(error.detail)
@@ -214,5 +215,13 @@ class _Interruptible:
 
     def entities(self) -> Iterator[NDArray[np.uint64]]:
         for chunk in self._source.entities():
+            self._context.check_cancelled()
+            yield chunk
+
+    def texts(self, column: str) -> Sequence[str]:
+        return self._source.texts(column)
+
+    def numbers(self, column: str) -> Iterator[NDArray[np.uint32]]:
+        for chunk in self._source.numbers(column):
             self._context.check_cancelled()
             yield chunk

@@ -43,7 +43,9 @@ def run(context: JobContext, host: ChildHost) -> None:
     context.progress(0.0, "sampling")
     synthetic = _synthetic(context, host, order)
     keyring = Keyring(context.settings)
-    real = ExactRows.stored(context.database, keyring, context.dataset_id, context.check_cancelled)
+    real = ExactRows.stored(
+        context.database, keyring, context.dataset_id, order.schema, context.check_cancelled
+    )
     exact = compared(
         real,
         synthetic,
@@ -75,9 +77,10 @@ class _Order:
             release = releases.release(session, report.release_id)
             dataset = session.get_one(DatasetRow, release.dataset_id)
             tables = results.noisy_tables(session, release)
+            schema = results.modelled(session, release, Schema.parse(dataset.schema))
         return cls(
             release,
-            Schema.parse(dataset.schema),
+            schema,
             PrivacyUnit.parse(dataset.unit),
             BlobStore(context.database).read_all(release.id, MODEL),
             tables,

@@ -10,7 +10,7 @@ from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.fit import MODEL
 from app.jobs.sampling import store_sample
-from app.releases import repository, samples
+from app.releases import repository, results, samples
 from app.storage.blobs import BlobStore
 
 
@@ -28,9 +28,10 @@ def _request(context: JobContext) -> Sample:
         release = repository.release(session, sample.release_id)
         dataset = repository.dataset(session, release.dataset_id)
         assert dataset is not None
+        schema = results.modelled(session, release, Schema.parse(dataset.schema))
     return Sample(
         name=release.synthesizer,
-        schema=Schema.parse(dataset.schema),
+        schema=schema,
         unit=PrivacyUnit.parse(dataset.unit),
         model=BlobStore(context.database).read_all(release.id, MODEL),
         rows=sample.rows,

@@ -102,7 +102,7 @@ class Catalogue:
         return Checked(
             params.model_dump(mode="json", exclude_none=True),
             preflight,
-            delta_share(synthesizer, params),
+            delta_share(synthesizer, params, case.schema),
         )
 
     def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy.orm import Session
 
-from app.engine.privacy.journal import measurements
+from app.engine.privacy.journal import measurements, resolved
 from app.engine.privacy.publication import (
     Published,
     measurement_to_wire,
     measurements_to_arrow,
 )
-from app.engine.privacy.queries import Discovered
+from app.engine.privacy.queries import Discovered, FoundValues
 from app.engine.schema import Schema
 from app.problems import Conflict, NotReady
 from app.releases import journal, repository
@@ -43,12 +43,21 @@ def noisy_tables(session: Session, release: ReleaseRow) -> list[Published]:
     return measurements(journal.read(session, release.id))
 
 
+def modelled(session: Session, release: ReleaseRow, schema: Schema) -> Schema:
+    """The dataset's dictionary with the values that the release found."""
+    if all(column.discovers is None for column in schema.columns):
+        return schema
+    return resolved(schema, journal.read(session, release.id))
+
+
 def etag(tables: Sequence[Published], form: str) -> str:
     """A strong tag for one release: equal tags mean equal bytes."""
     digest = hashlib.sha256(f"{form} {_RENDERING}".encode())
     for table in tables:
         if isinstance(table, Discovered):
             digest.update(table.keys.tobytes())
+        if isinstance(table, FoundValues):
+            digest.update(json.dumps(table.texts).encode())
         digest.update(table.values.tobytes())
     return f'"{digest.hexdigest()[:32]}"'
 

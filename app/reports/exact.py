@@ -18,6 +18,8 @@ from app.datasets.codes import StoredCodes
 from app.engine.privacy.bounding import bound_rows
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.units import unit_of_rows
+from app.engine.privacy.values import ResolvedCodes
+from app.engine.schema import Schema
 from app.storage.encryption import Keyring
 
 
@@ -32,10 +34,18 @@ class ExactRows:
 
     @classmethod
     def stored(
-        cls, database: Database, keyring: Keyring, dataset_id: str, check: Callable[[], None]
+        cls,
+        database: Database,
+        keyring: Keyring,
+        dataset_id: str,
+        schema: Schema,
+        check: Callable[[], None],
     ) -> ExactRows:
-        """Of a ready dataset. Raises `DatasetUnreadable`, `BlobError` or `StorageKeyError`."""
-        return cls(StoredCodes(database, keyring, dataset_id), check)
+        """Of a ready dataset, coded by `schema`: its dictionary with the values a release found.
+
+        Raises `DatasetUnreadable`, `BlobError` or `StorageKeyError`.
+        """
+        return cls(ResolvedCodes(StoredCodes(database, keyring, dataset_id), schema), check)
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         first = 0

@@ -13,7 +13,7 @@ from app.datasets.schemas import DatasetIn
 from app.engine.constraints.feasibility import check_feasible
 from app.engine.files import FileOptions
 from app.engine.privacy.loss import Accountant
-from app.engine.schema import FieldProblem, PrivacyUnit, Schema, SchemaError
+from app.engine.schema import Column, FieldProblem, PrivacyUnit, Schema, SchemaError
 from app.ledger.service import Budget
 from app.problems import FieldError, Invalid
 from app.routers.errors import field_errors
@@ -34,6 +34,7 @@ def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
     reader.check_file_options()
     reader.check_unit(schema, unit)
     reader.check_rules(schema)
+    reader.check_values(schema)
     if form is not None:
         reader.check_account(form)
     if reader.faults:
@@ -101,6 +102,17 @@ class _SpecReader:
     def check_rules(self, schema: Schema | None) -> None:
         if schema is not None:
             self._parsed(lambda: check_feasible(schema), "/schema")
+
+    def check_values(self, schema: Schema | None) -> None:
+        if schema is None or self._raw.get("visibility") != "public":
+            return
+        for place, field in enumerate(schema.fields):
+            if isinstance(field, Column) and field.discovers is not None:
+                self.fault(
+                    f"/schema/fields/{place}/values",
+                    "Nothing is found of a public dataset: its values are known.",
+                    "List them in `constraints/enum`, or leave the field out.",
+                )
 
     def check_account(self, form: DatasetIn) -> None:
         if form.visibility == "public":

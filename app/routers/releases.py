@@ -323,7 +323,8 @@ def get_measurements(
     """
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
-    tables, schema = results.noisy_tables(session, release), dictionary_of(dataset)
+    tables = results.noisy_tables(session, release)
+    schema = results.modelled(session, release, dictionary_of(dataset))
     etag = results.etag(tables, form)
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):

@@ -27,9 +27,10 @@ def test_every_key_of_declarations_fields_and_files_is_documented_and_no_other()
 
 
 def test_the_examples_of_the_page_are_accepted() -> None:
-    example, bought, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
+    example, bought, found, rules = re.findall(r"```json\n(.*?)```", PAGE, re.S)
     assert Schema.parse(json.loads(example)).entity is not None
     assert Schema.parse({"fields": [json.loads(bought)]}).columns[0].bins == QuantileBins()
+    assert Schema.parse({"fields": [json.loads(found)]}).columns[0].discovers == 1000
     assert {rule["kind"] for rule in json.loads(rules)} == {
         "sum", "at_least", "order", "forbidden", "implied", "lookup"
     }  # fmt: skip

@@ -78,7 +78,18 @@ def test_all_problems_are_told_at_once() -> None:
         (field("string", constraints={"enum": ["a"]}, other=3), "/other"),
         (field("string", constraints={"enum": ["a"]}, bins=3), "/bins"),
         (field("string", other="b"), "/other"),
-        (field("string", values="discover"), "/values"),
+        (field("string", values="find", other="b"), "/values"),
+        (field("string", values={"discover": 0}, other="b"), "/values"),
+        (field("string", values={"discover": True}, other="b"), "/values"),
+        (field("string", values={"discover": 9, "of": 2}, other="b"), "/values"),
+        (field("string", values=["discover"], other="b"), "/values"),
+        (field("string", values="discover"), "/other"),
+        (field("string", values="discover", other=3), "/other"),
+        (field("string", values="discover", other="b", bins=2), "/bins"),
+        (field("string", values="discover", other="b", special=["a"]), "/special"),
+        (field("string", values="discover", other="b", undeclared="null"), "/undeclared"),
+        (field("string", values="discover", other="b", constraints={"enum": ["a"]}), "/values"),
+        (field("integer", values="discover", other=2), "/values"),
         (whole(bins="quartiles"), "/bins"),
         (whole(bins={"quantiles": 1}), "/bins"),
         (whole(bins={"quantiles": 257}), "/bins"),
@@ -186,9 +197,28 @@ def test_no_more_than_a_thousand_problems_are_told() -> None:
     assert len(pointers(field("string", constraints={"enum": [1] * 5000}))) == 1000
 
 
-def test_bought_dictionaries_are_refused_by_name() -> None:
-    with pytest.raises(SchemaError, match="not available in this version"):
-        Schema.parse({"fields": [field("string", values="discover")]})
+def test_no_rule_is_about_values_that_are_to_be_found() -> None:
+    town = {"name": "town", "type": "string", "values": "discover", "other": "b"}
+    rule = {"kind": "forbidden", "when": {"town": ["b"], "x": [1]}}
+    assert pointers(town, whole(), constraints=[rule]) == ["/constraints/0/when/town"]
+
+
+def test_values_that_are_to_be_found_are_other_until_they_are() -> None:
+    for asked, most in (("discover", 1000), ({"discover": 2}, 2)):
+        town = field("string", values=asked, other="b")
+        schema = Schema.parse({"fields": [town]})
+        column = schema.columns[0]
+        assert (column.regular, column.discovers) == (0, most)
+        assert column.labels() == ["b", "null"]
+        assert Schema.parse(schema.to_wire()) == schema
+        known = schema.with_values(column.name, ["c", "d"])
+        assert known.columns[0].labels() == ["c", "d", "b", "null"]
+        assert Schema.parse(known.to_wire()) == known
+    for wrong in (["b"], ["x", "x"], ["x", "y", "z"]):
+        with pytest.raises(ValueError, match=r"to be found|once"):
+            schema.with_values(column.name, wrong)
+    with pytest.raises(ValueError, match="to be found"):
+        known.with_values(column.name, ["c"])
 
 
 def test_unknown_keys_of_the_table_are_refused() -> None:

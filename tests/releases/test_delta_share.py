@@ -19,6 +19,7 @@ from app.jobs.fit import _Order
 from app.releases.models import ReleaseRow
 
 ONE = 10**12
+SCHEMA = Schema.parse({"fields": [{"name": "good", "type": "boolean"}]})
 GUARANTEE = {"epsilon": "1", "delta": "0.000001"}
 
 
@@ -118,8 +119,8 @@ def test_no_other_share_is_one(share: float, monkeypatch: pytest.MonkeyPatch) ->
     guest: Any = Guest()
     monkeypatch.setattr(Guest, "delta_share", lambda *_: share)
     with pytest.raises(ValueError, match="share"):
-        delta_share(guest, None)
-    assert delta_share(Histogram(), None) == 0
+        delta_share(guest, None, SCHEMA)
+    assert delta_share(Histogram(), Histogram.Params(), SCHEMA) == 0
 
 
 def test_built_ins_get_public_rows_if_they_say_so_and_third_parties_always() -> None:

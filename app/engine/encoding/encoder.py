@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, cells_of, trimmed
+from app.engine.encoding.found_texts import FoundTexts
 from app.engine.encoding.reading import CellReader, Meaning, Reason, whole_numbers
 from app.engine.files.layout import TableLayout
 from app.engine.rows import MOST_LISTED, RowProblem, quoted
@@ -36,6 +37,8 @@ class EncodedBlock:
 
     `entity_text` is a dictionary array of id texts, None on a row unit. `problems` are those
     first listed for this block; a block that has any holds placeholders and is not to be stored.
+    `numbers` has, for each column whose values are to be found, the private number of every
+    row's text (see `FoundTexts`).
     """
 
     rows: int
@@ -43,6 +46,7 @@ class EncodedBlock:
     entity_text: pa.DictionaryArray | None
     problems: tuple[RowProblem, ...]
     dropped_without_id: int
+    numbers: dict[str, NDArray[np.uint32]] = field(default_factory=dict)
 
 
 @dataclass
@@ -82,20 +86,28 @@ class Encoder:
             column.name: CellReader(column, _missing(schema, column), decimal)
             for column in schema.columns
         }
+        self.texts = {
+            column.name: FoundTexts(column)
+            for column in schema.columns
+            if column.discovers is not None
+        }
 
     def encode(self, block: pa.RecordBatch | pa.Table) -> EncodedBlock:
         """Codes of a block whose columns are text (best dictionary-encoded) or typed."""
         bound = self._bind(block)
         kept, entity, problems = self._entity(block, bound)
-        codes = {}
+        codes, numbers = {}, {}
         for column in self.schema.columns:
             cells = cells_of(block.column(bound[column.name]), column.name)
             cells = cells if kept is None else Cells(cells.texts, cells.indices[kept], cells.plain)
             codes[column.name] = self._column(column, cells, kept, problems)
+            if column.name in self.texts:
+                is_null = codes[column.name] == column.null_code
+                numbers[column.name] = self.texts[column.name].numbers(cells, is_null)
         rows = block.num_rows if kept is None else len(kept)
         dropped = block.num_rows - rows
         self._count(block.num_rows, rows, codes, problems)
-        return EncodedBlock(rows, codes, entity, tuple(problems), dropped)
+        return EncodedBlock(rows, codes, entity, tuple(problems), dropped, numbers)
 
     def _bind(self, block: pa.RecordBatch | pa.Table) -> dict[str, int]:
         if self._bound is None:
@@ -162,7 +174,7 @@ class Encoder:
             codes[odd] = target
         rejected = odd & (codes < 0)
         treated = int((odd & ~rejected)[cells.indices].sum())
-        if treated:
+        if treated and column.discovers is None:
             counts = self.totals.treated.setdefault(column.name, Counter())
             counts[column.undeclared] += treated
         for reason in (Reason.MISSING, Reason.UNREADABLE, Reason.UNDECLARED):

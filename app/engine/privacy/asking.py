@@ -9,6 +9,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Candidate,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Quantile,
@@ -16,6 +17,7 @@ from app.engine.privacy.queries import (
     Scored,
     Sum,
     TupleCount,
+    Values,
 )
 from app.engine.privacy.questions import (
     Answer,
@@ -30,6 +32,7 @@ from app.engine.privacy.questions import (
     Selected,
     SelectQuestion,
     TrustedQuestion,
+    ValuesQuestion,
 )
 from app.engine.synthesizers.base import Table
 
@@ -84,6 +87,12 @@ class Asking(ABC):
         """Frequent keys; see `Session.discover`."""
         answer = self._ask(DiscoverQuestion(query, loss))
         assert isinstance(answer, Discovered)
+        return answer
+
+    def find_values(self, query: Values, loss: PrivacyLoss) -> FoundValues:
+        """Frequent values of a column; see `Session.find_values`."""
+        answer = self._ask(ValuesQuestion(query, loss))
+        assert isinstance(answer, FoundValues)
         return answer
 
     def trusted_call(self, loss: PrivacyLoss) -> Table:

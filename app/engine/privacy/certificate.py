@@ -14,6 +14,7 @@ from app.engine.privacy.queries import (
     Contribution,
     Count,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Quantile,
@@ -22,6 +23,7 @@ from app.engine.privacy.queries import (
     Sum,
     TupleCount,
     TupleNumber,
+    Values,
 )
 from app.engine.privacy.questions import (
     Counted,
@@ -168,7 +170,7 @@ def _distinct_rules(counts: Sequence[Count]) -> tuple[dict[str, Any], ...]:
     return tuple(contribution_to_wire(rule) for rule in rules.values())
 
 
-def query_to_wire(query: Query | Keys) -> dict[str, Any]:
+def query_to_wire(query: Query | Keys | Values) -> dict[str, Any]:
     """The rule of a query, with what it counts where that is not cells of its columns."""
     wire = contribution_to_wire(query.contribution)
     match query:
@@ -202,6 +204,8 @@ def _mechanisms(exchange: Exchange) -> list[Mechanism]:
         return [_quantile(exchange, question.query, answer)]
     if isinstance(question, DiscoverQuestion) and isinstance(answer, Discovered):
         return [_discovery(exchange, answer)]
+    if isinstance(answer, FoundValues):
+        return [_values(exchange, answer)]
     return [_hand_over(exchange)]
 
 
@@ -295,6 +299,20 @@ def _discovery(exchange: Exchange, found: Discovered) -> Mechanism:
         question=exchange.number,
         name=f"key discovery with threshold {found.threshold}",
         targets=(found.query.columns,),
+        rules=(query_to_wire(found.query),),
+        noise="discrete gaussian",
+        scale=found.scale,
+        l1_sensitivity=found.l1_sensitivity,
+        l2_sensitivity=found.l2_sensitivity,
+        loss=exchange.loss,
+    )
+
+
+def _values(exchange: Exchange, found: FoundValues) -> Mechanism:
+    return Mechanism(
+        question=exchange.number,
+        name=f"discovery of values with threshold {found.threshold}",
+        targets=((found.query.column,),),
         rules=(query_to_wire(found.query),),
         noise="discrete gaussian",
         scale=found.scale,

@@ -93,18 +93,31 @@ def exact_keys(
     number = _numbered(cells, groupings)
     _, first = np.unique(number, return_index=True)
     keys = np.stack([column[first] for column in cells], axis=1)
-    if entity is None:
-        return keys, np.bincount(number, minlength=len(keys)).astype(np.int64)
-    assert bounded.starts is not None
-    counts = np.zeros(len(keys), dtype=np.int64)
-    for begin, end in blocks_of_units(bounded.starts):
-        starts = bounded.starts[begin : end + 1]
-        pairs = EntityCells.of(
-            unit_of_rows(starts), number[starts[0] : starts[-1]], max(len(keys), 1)
-        )
-        counts += np.bincount(pairs.drawn(limit), minlength=len(keys))
+    counts = entered_counts(number, entity, bounded, len(keys), limit)
     entered = counts > 0
     return keys[entered], counts[entered]
+
+
+def entered_counts(
+    number: NDArray[np.int64],
+    entity: NDArray[np.int64] | None,
+    bounded: Bounded,
+    keys: int,
+    limit: int,
+) -> NDArray[np.int64]:
+    """How many units enter each of `keys` keys, at most `limit` each, drawn at random.
+
+    `number` has each row's key, in the order of `counted_codes`.
+    """
+    counts = np.zeros(keys, dtype=np.int64)
+    if entity is None:
+        return counts + np.bincount(number, minlength=keys)
+    assert bounded.starts is not None
+    for begin, end in blocks_of_units(bounded.starts):
+        starts = bounded.starts[begin : end + 1]
+        pairs = EntityCells.of(unit_of_rows(starts), number[starts[0] : starts[-1]], max(keys, 1))
+        counts += np.bincount(pairs.drawn(limit), minlength=keys)
+    return counts
 
 
 def _numbered(

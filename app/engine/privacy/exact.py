@@ -23,9 +23,9 @@ class ExactHistograms:
     kept; drawing anew is just as private, since the sensitivity holds for every draw.
     """
 
-    def __init__(self, source: CodeSource) -> None:
+    def __init__(self, source: CodeSource, bounded: Bounded | None = None) -> None:
         self._source = source
-        self._bounded: Bounded | None = None
+        self._bounded = bounded
         self._kept: OrderedDict[Histogram, NDArray[np.int64]] = OrderedDict()
         self._kept_cells = 0
 

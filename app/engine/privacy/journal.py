@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_answer, decode_question, pack_question
-from app.engine.privacy.queries import Discovered, Measurement, Scored
+from app.engine.privacy.queries import Discovered, FoundValues, Measurement, Scored
 from app.engine.privacy.questions import (
     Counted,
     HandedOver,
@@ -19,6 +19,7 @@ from app.engine.privacy.questions import (
     TrustedQuestion,
 )
 from app.engine.privacy.wire import unpack
+from app.engine.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,26 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
         yield Exchange(entry.number, question, answer, entry.loss)
 
 
-def measurements(entries: Sequence[JournalEntry]) -> list[Measurement | Discovered | Scored]:
+def resolved(schema: Schema, entries: Sequence[JournalEntry]) -> Schema:
+    """The dictionary with the values that were found, in which a release's model is told."""
+    if all(column.discovers is None for column in schema.columns):
+        return schema
+    for exchange in exchanges(entries):
+        if isinstance(exchange.answer, FoundValues):
+            found = exchange.answer
+            schema = schema.with_values(found.query.column, found.texts)
+    return schema
+
+
+def measurements(
+    entries: Sequence[JournalEntry],
+) -> list[Measurement | Discovered | FoundValues | Scored]:
     """Every noisy table of a journal, in the order measured."""
-    tables: list[Measurement | Discovered | Scored] = []
+    tables: list[Measurement | Discovered | FoundValues | Scored] = []
     for exchange in exchanges(entries):
         match exchange.answer:
             case Counted():
                 tables += exchange.answer.measurements
-            case Discovered() | Scored():
+            case Discovered() | FoundValues() | Scored():
                 tables.append(exchange.answer)
     return tables

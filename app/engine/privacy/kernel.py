@@ -29,12 +29,14 @@ from app.engine.privacy.planning import (
     QueryPlan,
     ScorePlan,
     SelectionPlan,
+    ValuesPlan,
 )
 from app.engine.privacy.quantiles import QUANTILE_STEPS, quantile_scores
 from app.engine.privacy.queries import (
     SCORE_STEP,
     BudgetExhausted,
     Discovered,
+    FoundValues,
     KernelFailure,
     Measurement,
     QuestionRefused,
@@ -49,9 +51,11 @@ from app.engine.privacy.questions import (
     Question,
     Selected,
     TrustedQuestion,
+    ValuesQuestion,
 )
 from app.engine.privacy.selection import SCORE_UNIT
 from app.engine.privacy.source import CodeSource
+from app.engine.privacy.values import ResolvedCodes, exact_values, most_frequent
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import Table
 
@@ -74,10 +78,12 @@ class Kernel:
     def __init__(
         self, source: CodeSource, allowance: PrivacyLoss, *, trusted: bool = False
     ) -> None:
+        self._declared = source
         self._source = source
         self._trusted = trusted
         self._exact = ExactHistograms(source)
         self._failed = False
+        self._only_values_asked = True
         self.schema: Schema = source.schema
         self.unit: PrivacyUnit = source.unit
         self.allowance = allowance
@@ -96,7 +102,10 @@ class Kernel:
             plan = question
         else:
             raise QuestionRefused("trusted calls are for synthesizers the admin has declared")
+        if isinstance(question, ValuesQuestion) and not self._only_values_asked:
+            raise QuestionRefused("values are found before anything else is asked")
         self._check_affordable(question.loss)
+        self._only_values_asked &= isinstance(question, ValuesQuestion)
         return Admitted(question.loss, plan)
 
     def answer(self, admitted: Admitted) -> Answer:
@@ -114,6 +123,8 @@ class Kernel:
                     return self._quantile(admitted.plan)
                 case DiscoveryPlan():
                     return self._discover(admitted.plan)
+                case ValuesPlan():
+                    return self._find_values(admitted.plan)
                 case TrustedQuestion():
                     return self._hand_over()
                 case queries:
@@ -126,6 +137,13 @@ class Kernel:
         """Charges a loss without drawing noise: of an answer replayed from the journal."""
         self._check_affordable(loss)
         self.remaining = self.remaining - loss
+
+    def adopt(self, found: FoundValues) -> None:
+        """Goes on with a dictionary that lists the values found, and rows coded by it."""
+        self.schema = self.schema.with_values(found.query.column, found.texts)
+        self._source = ResolvedCodes(self._declared, self.schema)
+        self._exact = ExactHistograms(self._source, self._exact.bounded)
+        self._planner = Planner(self.schema, self.unit, self.allowance.kind)
 
     def _check_affordable(self, loss: PrivacyLoss) -> None:
         if not self.remaining.covers(loss):
@@ -206,6 +224,25 @@ class Kernel:
             l1_sensitivity=plan.unit.l1_counts,
             l2_sensitivity=plan.unit.l2_counts,
         )
+
+    def _find_values(self, plan: ValuesPlan) -> FoundValues:
+        query = plan.query
+        texts, counts = exact_values(self._declared, self._exact.bounded, query.column, query.limit)
+        noisy = add_noise(counts, "gaussian", plan.scale)
+        kept = np.flatnonzero(noisy >= plan.threshold)
+        kept = kept[most_frequent(noisy[kept], plan.most)]
+        found = FoundValues(
+            query=query,
+            texts=tuple(texts[place] for place in kept),
+            values=noisy[kept],
+            scale=plan.scale,
+            standard_error=standard_deviation("gaussian", plan.scale),
+            threshold=plan.threshold,
+            l1_sensitivity=plan.unit.l1_counts,
+            l2_sensitivity=plan.unit.l2_counts,
+        )
+        self.adopt(found)
+        return found
 
     def _hand_over(self) -> HandedOver:
         names = [column.name for column in self.schema.columns]

@@ -8,22 +8,25 @@ SHA-256 tells whether a replayed run asks the same again.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import AmountError, PrivacyLoss
-from app.engine.privacy.packing import Packing, Unpacking
+from app.engine.privacy.packing import Packing, Unpacking, allowed
 from app.engine.privacy.queries import (
     SCORE_STEP,
     Count,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Noise,
     Query,
     Scored,
+    Values,
 )
 from app.engine.privacy.questions import (
     Answer,
@@ -39,6 +42,7 @@ from app.engine.privacy.questions import (
     Selected,
     SelectQuestion,
     TrustedQuestion,
+    ValuesQuestion,
 )
 from app.engine.privacy.reading import Fields, integer, number, one_of, text
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack
@@ -95,6 +99,9 @@ def encode_question(question: Question) -> Frame:
             header = {"type": "quantile", "query": packing.quantile(question.query)}
         case DiscoverQuestion():
             header = {"type": "discover", "query": packing.keys(question.query)}
+        case ValuesQuestion():
+            query = question.query
+            header = {"type": "values", "column": query.column, "limit": query.limit}
         case TrustedQuestion():
             header = {"type": "trusted"}
     header["groupings"] = packing.groupings
@@ -141,6 +148,12 @@ def decode_question(frame: Frame) -> Question:
         if kind == "quantile":
             return QuantileQuestion(unpacking.quantile(query), loss)
         return DiscoverQuestion(unpacking.keys(query), loss)
+    if kind == "values":
+        wire = Fields(frame.header, common | {"column", "limit"})
+        column, limit = wire.text("column"), wire.integer("limit")
+        return ValuesQuestion(
+            allowed(lambda: Values(column, limit)), loss_from_json(wire.value("loss"))
+        )
     raise FrameError("this is no question")
 
 
@@ -174,6 +187,8 @@ def encode_answer(answer: Answer) -> Frame:
             )
         case Discovered():
             return _discovered_frame(answer)
+        case FoundValues():
+            return _found_frame(answer)
         case HandedOver():
             return _table_frame(answer.table)
 
@@ -205,6 +220,8 @@ def decode_answer(question: Question, frame: Frame) -> Answer:
         return Quantiled(value, mechanism, scale, wire.number("sensitivity"))
     if kind == "discovered" and isinstance(question, DiscoverQuestion):
         return _discovered(question.query, frame)
+    if kind == "found" and isinstance(question, ValuesQuestion):
+        return _found(question.query, frame)
     if kind == "handed_over" and isinstance(question, TrustedQuestion):
         return HandedOver(_table(frame))
     raise FrameError("this is no answer to the question")
@@ -289,6 +306,42 @@ def _discovered(query: Keys, frame: Frame) -> Discovered:
     return Discovered(
         query=query,
         keys=keys,
+        values=values,
+        scale=wire.number("scale"),
+        standard_error=wire.number("standard_error"),
+        threshold=wire.integer("threshold"),
+        l1_sensitivity=wire.number("l1"),
+        l2_sensitivity=wire.number("l2"),
+    )
+
+
+def _found_frame(found: FoundValues) -> Frame:
+    header = {
+        "type": "found",
+        "scale": found.scale,
+        "standard_error": found.standard_error,
+        "threshold": found.threshold,
+        "l1": found.l1_sensitivity,
+        "l2": found.l2_sensitivity,
+    }
+    texts = json.dumps(found.texts, ensure_ascii=False).encode()
+    return Frame(header, (np.frombuffer(texts, dtype=np.uint8), narrowed(found.values)))
+
+
+def _found(query: Values, frame: Frame) -> FoundValues:
+    wire = Fields(frame.header, {"type", "scale", "standard_error", "threshold", "l1", "l2"})
+    if len(frame.arrays) != 2 or frame.arrays[0].dtype != np.uint8:
+        raise FrameError("values come with their counts")
+    try:
+        texts = json.loads(frame.arrays[0].tobytes())
+    except ValueError:
+        raise FrameError("values are a list of texts") from None
+    values = frame.arrays[1].astype(np.int64)
+    if not isinstance(texts, list) or values.shape != (len(texts),):
+        raise FrameError("values come with their counts")
+    return FoundValues(
+        query=query,
+        texts=tuple(map(text, texts)),
         values=values,
         scale=wire.number("scale"),
         standard_error=wire.number("standard_error"),

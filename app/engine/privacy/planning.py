@@ -38,6 +38,7 @@ from app.engine.privacy.queries import (
     TupleCount,
     TupleNumber,
     Tuples,
+    Values,
 )
 from app.engine.privacy.questions import (
     CountQuestion,
@@ -45,6 +46,7 @@ from app.engine.privacy.questions import (
     QuantileQuestion,
     ScoreQuestion,
     SelectQuestion,
+    ValuesQuestion,
 )
 from app.engine.privacy.scores import joint_norms, relative_weights, split_loss
 from app.engine.privacy.selection import (
@@ -128,8 +130,26 @@ class DiscoveryPlan:
     threshold: int
 
 
-Plan = tuple[QueryPlan, ...] | SelectionPlan | ScorePlan | QuantilePlan | DiscoveryPlan
-Planned = CountQuestion | SelectQuestion | ScoreQuestion | QuantileQuestion | DiscoverQuestion
+@dataclass(frozen=True)
+class ValuesPlan:
+    """A value is told if its noisy count is at least `threshold`, the `most` frequent of them."""
+
+    query: Values
+    unit: Sensitivity
+    scale: float
+    threshold: int
+    most: int
+
+
+Plan = tuple[QueryPlan, ...] | SelectionPlan | ScorePlan | QuantilePlan | DiscoveryPlan | ValuesPlan
+Planned = (
+    CountQuestion
+    | SelectQuestion
+    | ScoreQuestion
+    | QuantileQuestion
+    | DiscoverQuestion
+    | ValuesQuestion
+)
 
 
 @dataclass(frozen=True)
@@ -153,6 +173,8 @@ class Planner:
                     return self._quantile(question)
                 case DiscoverQuestion():
                     return self._discovery(question)
+                case ValuesQuestion():
+                    return self._values(question)
         except ScaleTooLarge:
             raise QuestionRefused("the loss is too small for the noise the kernel draws") from None
 
@@ -209,10 +231,21 @@ class Planner:
 
     def _discovery(self, question: DiscoverQuestion) -> DiscoveryPlan:
         query = question.query
-        unit = sensitivity(query.contribution, self.unit.max_rows, query.limit)
-        _, scale = count_scale(PrivacyLoss.zcdp(question.loss.amount), unit.l1, unit.l2_squared)
-        threshold = key_threshold(scale, unit.l1, question.loss.delta)
+        unit, scale, threshold = self._of_keys(query, question.loss)
         return DiscoveryPlan(query, self._groupings(query, {}), unit, scale, threshold)
+
+    def _values(self, question: ValuesQuestion) -> ValuesPlan:
+        query = question.query
+        most = self._column(query.column).discovers
+        if most is None:
+            raise QuestionRefused("the values of the column are known")
+        return ValuesPlan(query, *self._of_keys(query, question.loss), most)
+
+    def _of_keys(self, query: Keys | Values, loss: PrivacyLoss) -> tuple[Sensitivity, float, int]:
+        """How far one unit moves the counts of keys, their scale, and the threshold."""
+        unit = sensitivity(query.contribution, self.unit.max_rows, query.limit)
+        _, scale = count_scale(PrivacyLoss.zcdp(loss.amount), unit.l1, unit.l2_squared)
+        return unit, scale, key_threshold(scale, unit.l1, loss.delta)
 
     def _sensitivity(self, histogram: Histogram) -> Sensitivity:
         if isinstance(histogram.of, Summand):

@@ -14,6 +14,7 @@ from app.engine.privacy.queries import (
     SCORE_STEP,
     Count,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Query,
@@ -21,11 +22,12 @@ from app.engine.privacy.queries import (
     Sum,
     TupleCount,
     Tuples,
+    Values,
 )
 from app.engine.schema import Schema
 
-Published = Measurement | Discovered | Scored
-Table = Measurement | Discovered
+Published = Measurement | Discovered | FoundValues | Scored
+Table = Measurement | Discovered | FoundValues
 Texts = NDArray[np.object_]
 
 
@@ -39,8 +41,8 @@ def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any
     if isinstance(measurement, Scored):
         return _scored_to_wire(measurement)
     query = _query(measurement)
-    is_listed = isinstance(query, Keys | TupleCount)
-    axes = [] if is_listed else _axes(query, schema)
+    is_listed = isinstance(query, Keys | TupleCount | Values)
+    axes = [] if isinstance(query, Keys | TupleCount | Values) else _axes(query, schema)
     wire = {
         "columns": [{"name": name, "cells": labels} for name, labels in axes],
         "values": measurement.values.reshape(-1).tolist(),
@@ -54,7 +56,7 @@ def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any
         names, cells = _places(measurement, schema)
         pairs = zip(names.tolist(), cells.tolist(), strict=True)
         wire["listed"] = [dict(zip(*pair, strict=True)) for pair in pairs]
-    if isinstance(measurement, Discovered):
+    if isinstance(measurement, Discovered | FoundValues):
         wire["threshold"] = measurement.threshold
     elif isinstance(query, Sum):
         wire["step"] = measurement.step
@@ -163,16 +165,19 @@ def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
     )
 
 
-def _query(measurement: Table) -> Query | Keys:
-    return measurement.query if isinstance(measurement, Discovered) else measurement.count
+def _query(measurement: Table) -> Query | Keys | Values:
+    return measurement.count if isinstance(measurement, Measurement) else measurement.query
 
 
 def _noise(measurement: Table) -> str:
-    return "gaussian" if isinstance(measurement, Discovered) else measurement.noise
+    return measurement.noise if isinstance(measurement, Measurement) else "gaussian"
 
 
 def _places(measurement: Table, schema: Schema) -> tuple[Texts, Texts]:
     """For each value the columns that it is about and its cells there, both (values, width)."""
+    if isinstance(measurement, FoundValues):
+        cells = np.array(measurement.texts, dtype=object).reshape(-1, 1)
+        return np.full(cells.shape, measurement.query.column, dtype=object), cells
     if isinstance(measurement, Discovered):
         return _picked(measurement.keys, _axes(measurement.query, schema))
     if isinstance(measurement.count, TupleCount):

@@ -241,6 +241,22 @@ class Keys:
         return Contribution("distinct", self.limit)
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a column that many units have, of which each enters at most `limit`."""
+
+    column: str
+    limit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError("the limit is at least 1")
+
+    @property
+    def contribution(self) -> Contribution:
+        return Contribution("distinct", self.limit)
+
+
 @dataclass(frozen=True, eq=False)
 class GridReference:
     """A public reference rounded to a grid, in steps of `SCORE_STEP`.
@@ -325,6 +341,23 @@ class Discovered:
 
     query: Keys
     keys: NDArray[np.int64]
+    values: NDArray[np.int64]
+    scale: float
+    standard_error: float
+    threshold: int
+    l1_sensitivity: float
+    l2_sensitivity: float
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValues:
+    """Values whose noisy count reached `threshold`, sorted, with their noisy counts.
+
+    values: int64, shape (texts,).
+    """
+
+    query: Values
+    texts: tuple[str, ...]
     values: NDArray[np.int64]
     scale: float
     standard_error: float

@@ -14,12 +14,14 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Candidate,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Quantile,
     Query,
     QuestionRefused,
     Scored,
+    Values,
 )
 from app.engine.synthesizers.base import Table
 
@@ -122,6 +124,18 @@ class DiscoverQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesQuestion:
+    """The values of a column; `loss` has the rho of their counts and a delta for the threshold."""
+
+    query: Values
+    loss: PrivacyLoss
+
+    def __post_init__(self) -> None:
+        if self.loss.kind != "zcdp" or not 0 < self.loss.delta < 10**18:
+            raise QuestionRefused("values are found in a session in rho, with some of its delta")
+
+
+@dataclass(frozen=True, slots=True)
 class TrustedQuestion:
     """The bounded table itself, for a synthesizer that the admin has declared."""
 
@@ -134,6 +148,7 @@ Question = (
     | ScoreQuestion
     | QuantileQuestion
     | DiscoverQuestion
+    | ValuesQuestion
     | TrustedQuestion
 )
 
@@ -173,6 +188,6 @@ class HandedOver:
     table: Table
 
 
-Kept = Counted | Selected | Scored | Quantiled | Discovered
+Kept = Counted | Selected | Scored | Quantiled | Discovered | FoundValues
 """Answers that a journal keeps."""
 Answer = Kept | HandedOver

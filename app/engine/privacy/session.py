@@ -38,8 +38,8 @@ from app.engine.privacy.messages import (
     pack_question,
     question_digest,
 )
-from app.engine.privacy.queries import BudgetExhausted, QuestionRefused
-from app.engine.privacy.questions import Answer, Question, TrustedQuestion
+from app.engine.privacy.queries import BudgetExhausted, FoundValues, QuestionRefused
+from app.engine.privacy.questions import Answer, Question, TrustedQuestion, ValuesQuestion
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
     MOST_BYTES_TO_CHILD,
@@ -49,6 +49,7 @@ from app.engine.privacy.wire import (
     FrameError,
     is_too_large,
     pack,
+    unpack,
 )
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -129,13 +130,14 @@ class RemoteSession(Asking):
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, MOST_BYTES_TO_CHILD)
         self._opening = Opening.from_frame(self._channel.receive())
+        self._schema = self._opening.schema
         self._remaining = self._opening.allowance
         self._reported: tuple[float, str] | None = None
         self._reports = 0
 
     @property
     def schema(self) -> Schema:
-        return self._opening.schema
+        return self._schema
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -190,6 +192,8 @@ class RemoteSession(Asking):
             raise _refusal(frame.header)
         answer = decode_answer(question, frame)
         self._remaining = self._remaining - question.loss
+        if isinstance(answer, FoundValues):
+            self._schema = self._schema.with_values(answer.query.column, answer.texts)
         return answer
 
 
@@ -225,6 +229,7 @@ class Answering(Protocol[A]):
     def admit(self, question: Question) -> A: ...
     def answer(self, admitted: A) -> Answer: ...
     def recount(self, loss: PrivacyLoss) -> None: ...
+    def adopt(self, found: FoundValues) -> None: ...
 
 
 class ProgressListener(Protocol):
@@ -304,7 +309,7 @@ class SessionServer(Generic[A]):
         digest = question_digest(pack_question(question))
         number = self._charged
         if number < len(self._recorded):
-            answer = self._replayed(self._recorded[number], digest)
+            answer = self._replayed(self._recorded[number], question, digest)
         else:
             answer = pack(encode_answer(self._kernel.answer(admitted)))
             kept = b"" if isinstance(question, TrustedQuestion) else answer
@@ -313,13 +318,17 @@ class SessionServer(Generic[A]):
         self._charged += 1
         return answer
 
-    def _replayed(self, entry: JournalEntry, digest: str) -> bytes:
+    def _replayed(self, entry: JournalEntry, question: Question, digest: str) -> bytes:
         if entry.number != self._charged or entry.question_hash != digest:
             raise ReplayDiverged("the run that was started again asked another question")
         if not entry.answer:
             # What a trusted synthesizer draws by itself cannot be drawn twice for one charge.
             raise ReplayDiverged("a trusted call cannot be repeated")
         self._kernel.recount(entry.loss)
+        if isinstance(question, ValuesQuestion):
+            found = decode_answer(question, unpack(entry.answer))
+            assert isinstance(found, FoundValues)
+            self._kernel.adopt(found)
         return entry.answer
 
     def _report(self, frame: Frame) -> None:

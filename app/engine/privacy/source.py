@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from app.engine.schema import PrivacyUnit, Schema
 
+NO_TEXT = 2**32 - 1
+"""The private number of a row that has no text to be found: null, the text of `other`, or long."""
+
 
 class CodeSource(Protocol):
     """Stored codes of one table, chunk by chunk, always in the same row order.
@@ -31,13 +34,22 @@ class CodeSource(Protocol):
         """For each chunk the 128-bit digests of its rows' entity ids, shape (rows, 2)."""
         ...
 
+    def texts(self, column: str) -> Sequence[str]:
+        """The distinct texts of a column whose values are to be found, by private number."""
+        ...
+
+    def numbers(self, column: str) -> Iterator[NDArray[np.uint32]]:
+        """For each chunk the private numbers of such a column, or `NO_TEXT`."""
+        ...
+
 
 class ArraySource:
     """A table in memory, for tests and for use as a library.
 
     `codes` holds one integer array for each column of the schema; `entities`, on an entity
-    unit, one integer id or (rows, 2) digests. Raises `ValueError` for arrays that do not
-    fit the schema.
+    unit, one integer id or (rows, 2) digests; `texts`, for each column whose values are to be
+    found, the text of every row, or None. Raises `ValueError` for arrays that do not fit the
+    schema.
     """
 
     def __init__(
@@ -47,6 +59,7 @@ class ArraySource:
         codes: Mapping[str, NDArray[Any]],
         entities: NDArray[Any] | None = None,
         chunk_size: int = 2**16,
+        texts: Mapping[str, Sequence[str | None]] | None = None,
     ) -> None:
         if set(codes) != {column.name for column in schema.columns}:
             raise ValueError("the codes name exactly the columns of the schema")
@@ -66,6 +79,9 @@ class ArraySource:
         self._entities = None if entities is None else _digests(entities)
         if self._entities is not None and len(self._entities) != self.rows:
             raise ValueError("there is one entity id for each row")
+        self._numbered = {name: _numbered(rows) for name, rows in (texts or {}).items()}
+        if any(len(numbers) != self.rows for _, numbers in self._numbered.values()):
+            raise ValueError("there is one text for each row")
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         for part in self._parts():
@@ -76,6 +92,13 @@ class ArraySource:
             raise ValueError("a row unit has no entities")
         for part in self._parts():
             yield self._entities[part]
+
+    def texts(self, column: str) -> Sequence[str]:
+        return self._numbered[column][0]
+
+    def numbers(self, column: str) -> Iterator[NDArray[np.uint32]]:
+        for part in self._parts():
+            yield self._numbered[column][1][part]
 
     def _parts(self) -> Iterator[slice]:
         for first in range(0, self.rows, self._chunk_size):
@@ -89,6 +112,13 @@ def _stored(codes: NDArray[Any], limit: int) -> NDArray[Any]:
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
         raise ValueError("a code is outside its column")
     return array
+
+
+def _numbered(rows: Sequence[str | None]) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
+    texts = tuple(dict.fromkeys(text for text in rows if text is not None))
+    places = {text: number for number, text in enumerate(texts)}
+    numbers = [NO_TEXT if text is None else places[text] for text in rows]
+    return texts, np.array(numbers, dtype=np.uint32)
 
 
 def _digests(entities: NDArray[Any]) -> NDArray[np.uint64]:

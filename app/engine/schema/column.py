@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +18,8 @@ from app.engine.schema.values import TypeName, Value, from_ticks, from_wire, tex
 
 MOST_CELLS = 2**20
 MOST_QUANTILE_BINS = 256
+USUAL_MOST_FOUND = 1000
+MOST_FOUND = 100_000
 NULL_LABEL = "null"
 
 Undeclared = Literal["other", "null", "clip", "reject"]
@@ -60,6 +62,9 @@ class Column:
 
     one for each point mass of `special`, then `other` (unless it is a value that has a code
     already), then null if `nullable`.
+
+    With `discovers` no value is public: all are `other` until a run buys its most frequent ones,
+    so many at most (see `with_values`).
     """
 
     name: str
@@ -69,6 +74,7 @@ class Column:
     other: Value | None = None
     nullable: bool = True
     bins: int | tuple[Value, ...] | QuantileBins | None = None
+    discovers: int | None = None
     undeclared: Undeclared = "reject"
     text_format: TextFormat = field(default_factory=TextFormat)
     position: int | None = None
@@ -78,6 +84,11 @@ class Column:
     def __post_init__(self) -> None:
         if len(set(self.special)) != len(self.special):
             raise ValueError("each special value is declared once")
+        if self.discovers is None:
+            if not self.regular:
+                raise ValueError("a column has at least one value")
+        elif self.regular or self.other is None or self.special:
+            raise ValueError("values that are not found are `other`")
         if self.undeclared == "other" and self.other is None:
             raise ValueError("undeclared values have nowhere to go without `other`")
         if self.undeclared == "null" and not self.nullable:
@@ -92,6 +103,13 @@ class Column:
             self._cut(self.bins)
         if isinstance(self.bins, QuantileBins) and not self.ranged:
             raise ValueError("only a range is cut at quantiles")
+
+    def with_values(self, found: Sequence[str]) -> Column:
+        """The column once these values of it were bought; raises `ValueError` for no such."""
+        if self.discovers is None or len(found) > self.discovers or self.other in found:
+            raise ValueError(f"`{self.name}` has no such values to be found")
+        discovers = None if found else self.discovers
+        return replace(self, scale=Categories(tuple(found)), discovers=discovers)
 
     @property
     def regular(self) -> int:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from app.engine.schema.column import MOST_CELLS, Column, EntityColumn, LeftOut
+from app.engine.schema.column import (
+    MOST_CELLS,
+    MOST_FOUND,
+    USUAL_MOST_FOUND,
+    Column,
+    EntityColumn,
+    LeftOut,
+    TextFormat,
+)
 from app.engine.schema.domain import DomainReader
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.scalars import LONGEST_NAME, ValueReader, check_keys
+from app.engine.schema.scale import Categories
 from app.engine.schema.spelling import SpellingReader
 from app.engine.schema.values import TYPES, TypeName, is_text
 
@@ -53,7 +62,6 @@ _UNSUPPORTED = {
 }
 _ID_TYPES = ("string", "integer", "year")
 _FREE_TEXT = "free text: no categories are declared"
-_UNDISCOVERED = "discovered values are not available in this version"
 
 
 class FieldReader:
@@ -71,7 +79,6 @@ class FieldReader:
         before = len(self.log.found)
         check_keys(self.wire, FIELD_KEYS, self.log)
         name, kind, position = self._name(), self._type(), self._position()
-        self._refuse_discovery()
         self._refuse_unconfirmed()
         if len(self.log.found) > before or name is None or kind is None:
             return None
@@ -88,6 +95,8 @@ class FieldReader:
             return EntityColumn(name, self.kind, text_format, position, **shown)
         limits = self._limits()
         nullable = not self._required(limits)
+        if "values" in self.wire:
+            return self._discovered(limits, name, position, nullable, text_format, shown)
         if self.kind == "string" and "enum" not in limits:
             self._check_free_text()
             return LeftOut(name, self.kind, _FREE_TEXT, position)
@@ -153,13 +162,60 @@ class FieldReader:
             return None
         return prose
 
-    def _refuse_discovery(self) -> None:
-        if "values" not in self.wire:
-            return
-        if self.wire["values"] == "discover":
-            self.log.add(_UNDISCOVERED, "list the public values in `constraints/enum`", "values")
+    def _discovered(
+        self,
+        limits: Mapping[str, Any],
+        name: str,
+        position: int | None,
+        nullable: bool,
+        text_format: TextFormat,
+        shown: Mapping[str, Any],
+    ) -> Column | None:
+        before = len(self.log.found)
+        most = self._most_found()
+        if self.kind != "string" or "enum" in limits:
+            self.log.add(
+                "only the values of a string column without `enum` are discovered",
+                "leave `values` out",
+                "values",
+            )
+        for key in ("bins", "special", "undeclared"):
+            if key in self.wire:
+                self.log.add("values that are not found are `other`", f"leave `{key}` out", key)
+        other = None
+        if self.wire.get("other") is None:
+            self.log.add(
+                "values that are not found have nowhere to go", 'declare "other": "Other"', "other"
+            )
         else:
-            self.log.add('`values` can only be "discover"', "leave it out", "values")
+            other = ValueReader(self.kind, (), self.log).value(self.wire["other"], "other")
+        if len(self.log.found) > before:
+            return None
+        return Column(
+            name,
+            self.kind,
+            Categories(()),
+            other=other,
+            nullable=nullable,
+            discovers=most,
+            undeclared="other",
+            text_format=text_format,
+            position=position,
+            **shown,
+        )
+
+    def _most_found(self) -> int:
+        asked = self.wire["values"]
+        most = asked.get("discover") if isinstance(asked, Mapping) else USUAL_MOST_FOUND
+        known = set(asked) == {"discover"} if isinstance(asked, Mapping) else asked == "discover"
+        if known and type(most) is int and 1 <= most <= MOST_FOUND:
+            return most
+        self.log.add(
+            f'`values` is "discover", or {{"discover": n}} for at most n values of {MOST_FOUND}',
+            "write it so, or leave it out",
+            "values",
+        )
+        return USUAL_MOST_FOUND
 
     def _refuse_unconfirmed(self) -> None:
         if self.wire.get("proposed") not in (None, False):

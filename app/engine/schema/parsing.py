@@ -43,7 +43,11 @@ def parse_table(
         )
     constraints: tuple[Constraint, ...] = ()
     if wire.get("constraints") is not None and not log.found:
-        usable = {field.name: field for field in kept if isinstance(field, Column)}
+        usable = {
+            field.name: field
+            for field in kept
+            if isinstance(field, Column) and field.discovers is None
+        }
         constraints = parse_constraints(wire["constraints"], usable, log.below("constraints"))
     log.raise_if_any()
     return kept, ("",) if missing is None else missing, constraints

@@ -22,13 +22,13 @@ DEFAULT_BINS = 20
 
 @dataclass(frozen=True)
 class Categories:
-    """Code i is the i-th declared value."""
+    """Code i is the i-th declared value. There is none where all are left to be bought."""
 
     values: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        if not self.values or len(set(self.values)) != len(self.values):
-            raise ValueError("categories are declared once each, at least one")
+        if len(set(self.values)) != len(self.values):
+            raise ValueError("categories are declared once each")
 
     @property
     def regular(self) -> int:

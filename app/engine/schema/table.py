@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,12 @@ class Schema:
     def column(self, name: str) -> Column:
         """A usable column; `KeyError` for any other name."""
         return self._by_name[name]
+
+    def with_values(self, name: str, found: Sequence[str]) -> Schema:
+        """The dictionary once these values of a column were bought."""
+        known = self.column(name).with_values(found)
+        fields = tuple(known if field.name == name else field for field in self.fields)
+        return replace(self, fields=fields)
 
     def violations(self, codes: Mapping[str, NDArray[Any]]) -> list[NDArray[np.bool_]]:
         """For each constraint, a mask of the rows of coded columns that break it."""

@@ -58,6 +58,9 @@ def _column(column: Column) -> dict[str, Any]:
             column.scale.minimum, column.scale.maximum
         ):
             wire["step"] = to_wire(step)
+    if column.discovers is not None:
+        del constraints["enum"]
+        wire["values"] = {"discover": column.discovers}
     if column.bins is not None:
         wire["bins"] = _bins(column.bins)
     if column.special:

@@ -62,17 +62,17 @@ def choose_axes(
     columns: Sequence[str] | None,
     bins: Mapping[str, Bins],
     *,
-    buys_bins: bool = False,
+    buys: bool = False,
 ) -> tuple[Axes, tuple[Problem, ...]]:
     """Axes of `columns` (all if None) under `bins`, and what is wrong with the choice.
 
-    Bins that a dictionary leaves to be bought are a problem, unless the caller buys them (see
-    `bought_bins.plan_axes`): then equal ones stand in their place.
+    Bins and values that a dictionary leaves to be bought are a problem, unless the caller buys
+    them (see `bought.plan_axes`): then equal bins stand in their place, or `other` alone.
     """
     known: Mapping[str, Column] = {column.name: column for column in schema.columns}
     chosen = tuple(known) if columns is None else tuple(columns)
     problems = [*_column_problems(chosen, known), *_bin_problems(chosen, bins)]
-    if not buys_bins:
+    if not buys:
         problems += _bought_problems(chosen, bins, known)
     groupings = {}
     for name in chosen:
@@ -129,11 +129,12 @@ def _bin_problems(chosen: Sequence[str], bins: Mapping[str, Bins]) -> list[Probl
 def _bought_problems(
     chosen: Sequence[str], bins: Mapping[str, Bins], known: Mapping[str, Column]
 ) -> list[Problem]:
+    columns = [known[name] for name in dict.fromkeys(chosen) if name in known]
     return [
-        bought_problem(name)
-        for name in chosen
-        if name in known and name not in bins and isinstance(known[name].bins, QuantileBins)
-    ]
+        bought_problem(column.name)
+        for column in columns
+        if column.name not in bins and isinstance(column.bins, QuantileBins)
+    ] + [_values_problem(column.name) for column in columns if column.discovers is not None]
 
 
 def bought_problem(name: str) -> Problem:
@@ -142,6 +143,14 @@ def bought_problem(name: str) -> Problem:
         f"/params/bins/{escaped(name)}",
         f"the dictionary has the bins of `{name}` bought, which this synthesizer does not do",
         "give its number of bins or their public edges here",
+    )
+
+
+def _values_problem(name: str) -> Problem:
+    return Problem(
+        "/params/columns",
+        f"the dictionary has the values of `{name}` found, which this synthesizer does not do",
+        "name the columns that are wanted, without it",
     )
 
 

@@ -21,6 +21,7 @@ from app.engine.privacy.queries import (
     Candidate,
     Count,
     Discovered,
+    FoundValues,
     Keys,
     Measurement,
     Quantile,
@@ -28,6 +29,7 @@ from app.engine.privacy.queries import (
     Scored,
     Sum,
     TupleCount,
+    Values,
 )
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -228,6 +230,14 @@ class Session(Protocol):
         """
         ...
 
+    def find_values(self, query: Values, loss: PrivacyLoss) -> FoundValues:
+        """Frequent values of a column of which none is public, sorted. Costs as `discover` does.
+
+        From then on `schema` lists them, and every question is about the column so coded; so
+        values are found before anything else is asked.
+        """
+        ...
+
     def select(
         self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
     ) -> tuple[int, ...]:
@@ -289,8 +299,9 @@ party always is. With "required", `check` has a problem at `/public_dataset` wit
 class Synthesizer(Protocol):
     """One method of making synthetic data. Instances hold no state.
 
-    It may have two members more: `uses_public: PublicUse`, read by `public_use`, and
-    `delta_share(params) -> float`, read by `delta_share`.
+    It may have more members: `uses_public: PublicUse`, read by `public_use`, and
+    `delta_share(params) -> float` and `delta_for_values(params, schema) -> float`, whose sum is
+    read by `delta_share`.
     """
 
     name: str
@@ -332,11 +343,13 @@ def expected_errors(model: Model) -> tuple[ExpectedError, ...]:
     return () if told is None else tuple(told())
 
 
-def delta_share(synthesizer: Synthesizer, params: Any) -> float:
+def delta_share(synthesizer: Synthesizer, params: Any, schema: Schema) -> float:
     """The share in [0, 1) of a guarantee's delta that these params set aside for approximate
     steps (key discovery); 0 if it says nothing. Raises `ValueError` for another number."""
     told = getattr(synthesizer, "delta_share", None)
     share = 0.0 if told is None else float(told(params))
+    for_values = getattr(synthesizer, "delta_for_values", None)
+    share += 0.0 if for_values is None else float(for_values(params, schema))
     if not 0 <= share < 1:
         raise ValueError("the share of delta set aside lies between 0 and 1")
     return share

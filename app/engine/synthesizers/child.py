@@ -114,7 +114,7 @@ def _checked(check: Check) -> Checked:
         check.schema, check.unit, params, check.loss, check.public, check.limits
     )
     plain = params.model_dump(mode="json", exclude_none=True)
-    return Checked(plain, preflight, delta_share(synthesizer, params))
+    return Checked(plain, preflight, delta_share(synthesizer, params, check.schema))
 
 
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:

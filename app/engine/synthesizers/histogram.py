@@ -33,7 +33,13 @@ from app.engine.synthesizers.base import (
     Table,
     generator,
 )
-from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
+from app.engine.synthesizers.bought import (
+    USUAL_SHARE,
+    BinsShare,
+    ValuesShare,
+    delta_for_values,
+    plan_axes,
+)
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -74,7 +80,8 @@ class HistogramParams(PresetParams):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_BINS_SHARE
+    bins_share: BinsShare = USUAL_SHARE
+    values_share: ValuesShare = USUAL_SHARE
     post_processing: Literal["project", "clip", "threshold"] = Field(
         "project",
         description="`project`: nearest non-negative counts with the noisy total; `clip`: "
@@ -171,6 +178,9 @@ class Histogram:
         )
         return Preflight(cells, memory, errors[0], problems)
 
+    def delta_for_values(self, params: HistogramParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
+
     def fit(
         self,
         session: Session,
@@ -180,9 +190,8 @@ class Histogram:
         progress: Progress,
     ) -> HistogramModel:
         contribution = params.contribution.contribution()
-        loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        plan = plan_axes(session.schema, session.unit, params, loss, far_cuts=0)
-        progress(0.02, "buying bins")
+        plan = plan_axes(session.schema, session.unit, params, session.allowance, far_cuts=0)
+        progress(0.02, "buying cells")
         axes, loss = plan.buy(session), plan.left(session)
         progress(0.05, "counting")
         answers = session.count(

@@ -25,7 +25,13 @@ from app.engine.synthesizers.base import (
     Session,
     Table,
 )
-from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
+from app.engine.synthesizers.bought import (
+    USUAL_SHARE,
+    BinsShare,
+    ValuesShare,
+    delta_for_values,
+    plan_axes,
+)
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -46,7 +52,8 @@ class IndependentParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_BINS_SHARE
+    bins_share: BinsShare = USUAL_SHARE
+    values_share: ValuesShare = USUAL_SHARE
     contribution: ContributionForm = Field(
         default_factory=AllRows, description="How much one privacy unit counts in each column."
     )
@@ -115,6 +122,9 @@ class Independent:
         problems += noise_problems(errors, contribution)
         return Preflight(cells, memory, errors[0], problems)
 
+    def delta_for_values(self, params: IndependentParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
+
     def fit(
         self,
         session: Session,
@@ -123,9 +133,8 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        plan = plan_axes(session.schema, session.unit, params, loss)
-        progress(0.02, "buying bins")
+        plan = plan_axes(session.schema, session.unit, params, session.allowance)
+        progress(0.02, "buying cells")
         axes, loss = plan.buy(session), plan.left(session)
         progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(session, axes, params.contribution.contribution(), loss)

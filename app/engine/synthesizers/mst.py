@@ -24,7 +24,13 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
-from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare, plan_axes
+from app.engine.synthesizers.bought import (
+    USUAL_SHARE,
+    BinsShare,
+    ValuesShare,
+    delta_for_values,
+    plan_axes,
+)
 from app.engine.synthesizers.columns import Columns, in_rows
 from app.engine.synthesizers.contribution import (
     AllRows,
@@ -68,9 +74,10 @@ class MstParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_BINS_SHARE
+    bins_share: BinsShare = USUAL_SHARE
+    values_share: ValuesShare = USUAL_SHARE
     shares: Shares = Field(
-        default_factory=Shares, description="How the budget is divided, beside `bins_share`."
+        default_factory=Shares, description="How the budget is divided, beside what is bought."
     )
     rare_below: float = Field(
         2.0,
@@ -136,6 +143,9 @@ class Mst:
         problems += noise_problems(errors, contribution)
         return Preflight(cells, memory, errors[0], problems)
 
+    def delta_for_values(self, params: MstParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
+
     def fit(
         self,
         session: Session,
@@ -145,9 +155,8 @@ class Mst:
         progress: Progress,
     ) -> TableModel:
         contribution = params.contribution.contribution()
-        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        plan = plan_axes(session.schema, session.unit, params, whole)
-        progress(0.01, "buying bins")
+        plan = plan_axes(session.schema, session.unit, params, session.allowance)
+        progress(0.01, "buying cells")
         axes, whole = plan.buy(session), plan.left(session)
         losses = _losses(whole, params, len(axes.names))
         progress(0.02, "counting columns")

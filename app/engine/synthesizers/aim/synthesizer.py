@@ -29,7 +29,7 @@ from app.engine.synthesizers.aim.workload import (
     candidates_of_degree,
     usual_degree,
 )
-from app.engine.synthesizers.axes import Axes, choose_axes, escaped
+from app.engine.synthesizers.axes import Axes, escaped
 from app.engine.synthesizers.base import (
     Limits,
     Preflight,
@@ -39,6 +39,7 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
+from app.engine.synthesizers.bought import delta_for_values, plan_axes
 from app.engine.synthesizers.columns import Columns, rows_per_count
 from app.engine.synthesizers.contribution import (
     contribution_problems,
@@ -88,7 +89,8 @@ class Aim:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
+        plan = plan_axes(schema, unit, params, loss)
+        axes, problems, loss = plan.axes, plan.problems, plan.rest
         problems += _workload_problems(axes, params)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
@@ -99,12 +101,15 @@ class Aim:
         problems += contribution_problems(contribution, unit, loss) + message_problems(
             axes, 8 * max(params.most_cells, forecast.offered)
         )
-        problems += run_problems(memory, forecast.drawn, limits)
+        problems += run_problems(memory, forecast.drawn + plan.draws, limits)
         problems += _choosing_problems(axes, workload, limits)
         losses = _Losses.of(loss, axes, params, unit, workload)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
         problems += noise_problems(errors, contribution)
         return Preflight(forecast.drawn, memory, errors[0], problems)
+
+    def delta_for_values(self, params: AimParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
 
     def fit(
         self,
@@ -114,11 +119,12 @@ class Aim:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> BoundedModel:
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
+        plan = plan_axes(session.schema, session.unit, params, session.allowance)
+        progress(0.01, "buying cells")
+        axes = plan.buy(session)
         contribution = params.contribution.contribution()
         workload = _workload(axes, params)
-        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        losses = _Losses.of(whole, axes, params, session.unit, workload)
+        losses = _Losses.of(plan.left(session), axes, params, session.unit, workload)
         progress(0.02, "counting columns")
         measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
         columns = Columns.of(axes, session.schema, measured, params.rare_below)

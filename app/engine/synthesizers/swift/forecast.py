@@ -11,7 +11,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.axes import Axes, escaped
 from app.engine.synthesizers.base import Limits, Preflight, Problem
-from app.engine.synthesizers.bought_bins import plan_axes
+from app.engine.synthesizers.bought import plan_axes
 from app.engine.synthesizers.contribution import (
     contribution_problems,
     expected_error,

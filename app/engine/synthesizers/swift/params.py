@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.bought_bins import USUAL_BINS_SHARE, BinsShare
+from app.engine.synthesizers.bought import USUAL_SHARE, BinsShare, ValuesShare
 from app.engine.synthesizers.contribution import AllRows, ContributionForm
 
 TARGET_WEIGHT = 3.0
@@ -31,7 +31,8 @@ class SwiftParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_BINS_SHARE
+    bins_share: BinsShare = USUAL_SHARE
+    values_share: ValuesShare = USUAL_SHARE
     column_weights: dict[str, Weight] = Field(
         default_factory=dict,
         description="Multiplies the weight of each pair that holds the column; 1 if omitted.",
@@ -39,7 +40,7 @@ class SwiftParams(Params):
     target: str | None = Field(None, description="A column whose pairs weigh three times as much.")
     shares: Shares | None = Field(
         None,
-        description="How the budget is divided, beside `bins_share`. If omitted, 0.05 goes to "
+        description="How the budget is divided, beside what is bought. If omitted, 0.05 goes to "
         "scores and about a quarter to one_way, more where the guarantee is small and less where "
         "it is large.",
     )

@@ -22,7 +22,7 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
-from app.engine.synthesizers.bought_bins import plan_axes
+from app.engine.synthesizers.bought import delta_for_values, plan_axes
 from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.graphical import TableModel
@@ -64,6 +64,9 @@ class Swift:
     ) -> Preflight:
         return forecast.preflight(schema, unit, params, loss, limits)
 
+    def delta_for_values(self, params: SwiftParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
+
     def fit(
         self,
         session: Session,
@@ -73,9 +76,8 @@ class Swift:
         progress: Progress,
     ) -> TableModel:
         contribution = params.contribution.contribution()
-        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        plan = plan_axes(session.schema, session.unit, params, whole)
-        progress(0.01, "buying bins")
+        plan = plan_axes(session.schema, session.unit, params, session.allowance)
+        progress(0.01, "buying cells")
         axes = plan.buy(session)
         losses = Losses.of(plan.left(session), params, session.unit, len(axes.names))
         progress(0.02, "counting columns")

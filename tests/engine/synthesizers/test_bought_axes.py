@@ -1,4 +1,4 @@
-"""Quantile bins: what is asked, what it costs, and which cells come out."""
+"""Quantile bins and found values: what is asked, what it costs, and which cells come out."""
 
 from __future__ import annotations
 
@@ -10,24 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement, Quantile
+from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
+from app.engine.synthesizers.aim import Aim
+from app.engine.synthesizers.aim.params import AimParams
 from app.engine.synthesizers.base import Model, generator
-from app.engine.synthesizers.bought_bins import (
+from app.engine.synthesizers.bought import (
     FAR_CUTS,
     MOST_POINTS,
     AxisPlan,
+    delta_for_values,
     plan_axes,
     with_far_cuts,
 )
 from app.engine.synthesizers.histogram import Histogram, HistogramParams
 from app.engine.synthesizers.independent import Independent, IndependentParams
 from app.engine.synthesizers.mst import Mst, MstParams
+from app.engine.synthesizers.swift import Swift
+from app.engine.synthesizers.swift.params import SwiftParams
 
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
-BUYERS = [(Independent(), IndependentParams), (Mst(), MstParams), (Histogram(), HistogramParams)]
+BUYERS = [
+    (Independent(), IndependentParams),
+    (Mst(), MstParams),
+    (Swift(), SwiftParams),
+    (Aim(), AimParams),
+    (Histogram(), HistogramParams),
+]
 
 
 def incomes(bins: object = None, most: int = 99_999, **keys: object) -> Schema:
@@ -281,3 +295,74 @@ def test_who_does_not_buy_says_so(name: str) -> None:
         params = synthesizer.Params.model_validate({**form, "bins": bins})
         found = synthesizer.check(incomes(), ROW, params, GAUSSIAN, None, LIMITS).problems
         assert ("/params/bins/income" in [each.pointer for each in found]) is refused
+
+
+TOWNS = Schema.parse(
+    {
+        "fields": [
+            {"name": "town", "type": "string", "values": {"discover": 30}, "other": "Other"},
+            {
+                "name": "sex",
+                "type": "string",
+                "constraints": {"enum": ["f", "m"], "required": True},
+            },
+        ]
+    }
+)
+APPROXIMATE = PrivacyLoss.zcdp(10**12, 10**11)
+
+
+def test_values_take_their_share_and_all_of_the_delta_set_aside() -> None:
+    plan = plan_of(TOWNS, APPROXIMATE, values_share=0.2)
+    assert plan.value == PrivacyLoss.zcdp(2 * 10**11, 10**11)
+    assert plan.rest.amount == pytest.approx(8 * 10**11, abs=2)
+    assert plan.rest.delta == 0
+    assert plan.axes.shape == (32, 2)
+    assert not plan.problems
+    assert delta_for_values(TOWNS, IndependentParams()) == 0.1
+    without = IndependentParams(columns=("sex",))
+    assert delta_for_values(TOWNS, without) == 0
+    assert plan_axes(TOWNS, ROW, without, APPROXIMATE).value is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "pointer"),
+    [
+        (PrivacyLoss.pure(10**12), "/guarantee"),
+        (GAUSSIAN, "/guarantee"),
+        (PrivacyLoss.zcdp(1, 10**11), "/guarantee"),
+    ],
+)
+def test_values_cannot_be_found_without_delta_or_loss(loss: PrivacyLoss, pointer: str) -> None:
+    problems = plan_of(TOWNS, loss).problems
+    assert [problem.pointer for problem in problems] in ([pointer], ["/params/values_share"])
+
+
+@pytest.mark.parametrize(("synthesizer", "form"), BUYERS, ids=lambda each: str(each)[-20:])
+@pytest.mark.parametrize("kind", ["row", "entity"])
+def test_rows_have_the_values_that_were_found(synthesizer: object, form: object, kind: str) -> None:
+    schema, unit, entities = TOWNS, ROW, None
+    if kind == "entity":
+        wire = schema.to_wire()
+        wire["fields"].append({"name": "id", "type": "string", "role": "entity"})
+        schema, unit = Schema.parse(wire), PrivacyUnit("entity", "id", 3)
+        entities = np.arange(1101) // 2
+    towns = ["Ur"] * 600 + ["Kish"] * 500 + ["Zzyzx"]
+    codes = {"town": np.zeros(1101, np.int64), "sex": np.arange(1101) % 2}
+    source = ArraySource(schema, unit, codes, entities, texts={"town": towns})
+    session = LocalSession(Kernel(source, APPROXIMATE))
+    model: Model = synthesizer.fit(session, form(), None, 1, quiet)  # type: ignore[attr-defined, operator]
+    assert session.remaining == PrivacyLoss.zcdp(session.remaining.amount)
+    assert session.remaining.amount <= 40
+    loaded: Model = synthesizer.load(session.schema, unit, model.dump())  # type: ignore[attr-defined]
+    drawn = session.schema.column("town").decode(loaded.sample(1000, generator(2)).codes["town"])
+    told = dict(zip(*np.unique(drawn.fill_null("").to_pylist(), return_counts=True), strict=True))
+    assert set(told) <= {"Kish", "Ur", "Other", ""}
+    assert told["Ur"] == pytest.approx(545, abs=90)
+    assert synthesizer.check(schema, unit, form(), APPROXIMATE, None, LIMITS).problems == ()  # type: ignore[attr-defined, operator]
+
+
+def test_a_synthesizer_that_does_not_find_values_says_so() -> None:
+    synthesizer = registry.builtin("aggregate_seeded")
+    found = synthesizer.check(TOWNS, ROW, synthesizer.Params(), APPROXIMATE, None, LIMITS)
+    assert [problem.pointer for problem in found.problems] == ["/params/columns"]

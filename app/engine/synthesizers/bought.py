@@ -1,16 +1,20 @@
-"""Bins that a run buys before it counts: cells that hold about equal numbers of rows.
+"""What a run buys of the dictionary before it counts: values that nobody lists, bins of a range.
 
-The dictionary tells nothing but a public range. In a wide one the run first finds the median by
-counting even cells, then even cells within the cell that it lies in, until few codes are left:
-the rows may fill a tiny part of the range. Then it asks for one quantile after another, each
-halving the largest share of rows that no cut divides yet, from a grid between the two answers
-beside it that is dense near both. So cuts lie close together where rows do. A point that is
-named twice holds many rows by itself and becomes a cell of its own. Special values, `other` and
-null have their cells in any case and are left out of the quantiles.
+*Values*. Of a column that leaves them to be found the run buys those that many units have, by
+discovery of keys, before it asks anything else. That takes the delta that is set aside.
 
-*Loss*: every count and every quantile (the kernel's exponential mechanism) is bought with an equal
-part of the loss that the bins are given, whatever the answers; cells and grids are made of the
-range and of earlier answers alone.
+*Bins* hold about equal numbers of rows where the dictionary tells a public range alone. In a wide
+one the run first finds the median by counting even cells, then even cells within the cell that
+it lies in, until few codes are left: the rows may fill a tiny part of the range. Then it asks
+for one quantile after another, each halving the largest share of rows that no cut divides yet,
+from a grid between the two answers beside it that is dense near both. So cuts lie close together
+where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
+own. Special values, `other` and null have their cells in any case and are left out of the
+quantiles.
+
+*Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
+is bought with an equal part of that of the bins, whatever the answers; cells and grids are made
+of the range and of earlier answers alone.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from pydantic import Field
 from app.engine.grouping import Grouping
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Quantile
+from app.engine.privacy.queries import Contribution, Count, Quantile, Values
 from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import Problem, Session
@@ -42,7 +46,22 @@ BinsShare = Annotated[
         "bought; nothing is set aside if there are none.",
     ),
 ]
-USUAL_BINS_SHARE = 0.1
+ValuesShare = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="Part of the budget that finds the values which the dictionary leaves to be "
+        "found; nothing is set aside if there are none.",
+    ),
+]
+USUAL_SHARE = 0.1
+
+DELTA_FOR_VALUES = 0.1
+"""The part of a guarantee's delta that finding values takes."""
+
+VALUES_OF_UNIT = 4
+"""The most values of one unit that count when values are found."""
 
 _COUNTED_CELLS = 256
 _EVEN_POINTS = 128
@@ -63,18 +82,24 @@ class AxisParams(Protocol):
     def bins(self) -> Mapping[str, Bins]: ...
     @property
     def bins_share(self) -> float: ...
+    @property
+    def values_share(self) -> float: ...
 
 
 @dataclass(frozen=True)
 class AxisPlan:
     """Axes with as many cells as can come out, and what is spent before they are known.
 
-    `bought` are the numbers of bins, `questions` those that they take at most, `each` the loss of
-    one (None if there is none) and `rest` what is left beside them all. `far_cuts` cut the
+    `found` are the columns whose values are found, `value` the loss of each. `bought` are the
+    numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses are
+    None where nothing is bought; `rest` is what is left beside them. `far_cuts` cut the
     outermost cells further.
     """
 
     axes: Axes
+    params: AxisParams
+    found: tuple[str, ...]
+    value: PrivacyLoss | None
     bought: Mapping[str, int]
     questions: int
     each: PrivacyLoss | None
@@ -88,10 +113,15 @@ class AxisPlan:
         return MOST_POINTS * self.questions
 
     def buy(self, session: Session) -> Axes:
-        """The axes with the bins that were bought; what is not spent stays with the session."""
+        """The axes with values and bins that were bought, in which `session.schema` is told from
+        then on; what is not spent stays with the session."""
+        if self.value is not None:
+            for name in self.found:
+                session.find_values(Values(name, _values_of(session.unit)), self.value)
+        axes, _ = choose_axes(session.schema, self.params.columns, self.params.bins, buys=True)
         if self.each is None:
-            return self.axes
-        groupings = dict(self.axes.groupings)
+            return axes
+        groupings = dict(axes.groupings)
         for name, bins in self.bought.items():
             column = session.schema.column(name)
             edges = _bought_edges(session, column, bins - 1, self.each)
@@ -111,25 +141,61 @@ def plan_axes(
     *,
     far_cuts: int = FAR_CUTS,
 ) -> AxisPlan:
-    """Axes as `choose_axes` has them, and the bins to be bought with a share of `loss`.
+    """Axes as `choose_axes` has them, and what is to be bought with shares of `loss`.
 
     Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
     """
-    axes, problems = choose_axes(schema, params.columns, params.bins, buys_bins=True)
+    axes, problems = choose_axes(schema, params.columns, params.bins, buys=True)
+    found = _to_be_found(schema, axes)
     bought = _bought(schema, axes, params.bins)
     questions = sum(
         bins - 1 + _counts_of_cells(schema.column(name).regular) for name, bins in bought.items()
     )
-    if not questions:
-        return AxisPlan(axes, {}, 0, None, loss, far_cuts, problems)
     groupings = {
-        name: _widest(grouping, bought[name] + 2 * far_cuts) if name in bought else grouping
+        name: _widest(schema.column(name), grouping, bought.get(name, 0) + 2 * far_cuts)
+        if name in (*found, *bought)
+        else grouping
         for name, grouping in axes.groupings.items()
     }
-    bins, rest = loss.split((params.bins_share, 1 - params.bins_share))
-    each = bins.split((1.0,) * questions)[0]
-    problems += _noise_problems(unit, each)
-    return AxisPlan(Axes(groupings), bought, questions, each, rest, far_cuts, problems)
+    value, each, rest = _divided(loss, params, len(found), questions)
+    if found:
+        problems += _values_problems(unit, value, found)
+    if each is not None:
+        problems += _noise_problems(unit, each)
+    return AxisPlan(
+        Axes(groupings), params, found, value, bought, questions, each, rest, far_cuts, problems
+    )
+
+
+def delta_for_values(schema: Schema, params: AxisParams) -> float:
+    """The share of a guarantee's delta to be set aside: none where nothing is to be found."""
+    axes, _ = choose_axes(schema, params.columns, params.bins, buys=True)
+    return DELTA_FOR_VALUES if _to_be_found(schema, axes) else 0.0
+
+
+def _to_be_found(schema: Schema, axes: Axes) -> tuple[str, ...]:
+    return tuple(name for name in axes.names if schema.column(name).discovers is not None)
+
+
+def _values_of(unit: PrivacyUnit) -> int:
+    return min(unit.max_rows, VALUES_OF_UNIT)
+
+
+def _divided(
+    loss: PrivacyLoss, params: AxisParams, found: int, questions: int
+) -> tuple[PrivacyLoss | None, PrivacyLoss | None, PrivacyLoss]:
+    """The loss of one column's values, of one question about bins, and of all that follows."""
+    values_share = params.values_share if found else 0.0
+    bins_share = (params.bins_share if questions else 0.0) * (1 - values_share)
+    values, bins, rest = PrivacyLoss(loss.kind, loss.amount).split(
+        (values_share, bins_share, 1 - values_share - bins_share)
+    )
+    value = each = None
+    if found:
+        value = PrivacyLoss(loss.kind, values.amount // found, loss.delta // found)
+    if questions:
+        each = PrivacyLoss(loss.kind, bins.amount // questions)
+    return value, each, rest
 
 
 def _bought(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict[str, int]:
@@ -147,8 +213,35 @@ def _counts_of_cells(regular: int) -> int:
     return times
 
 
-def _widest(grouping: Grouping, cells: int) -> Grouping:
-    return Grouping.equal(grouping.regular, grouping.tail, cells)
+def _widest(column: Column, grouping: Grouping, bins: int) -> Grouping:
+    if column.discovers is not None:
+        return Grouping.identity(column.discovers, grouping.tail)
+    return Grouping.equal(grouping.regular, grouping.tail, bins)
+
+
+def _values_problems(
+    unit: PrivacyUnit, value: PrivacyLoss | None, found: Sequence[str]
+) -> tuple[Problem, ...]:
+    if value is None or not value.delta:
+        names = ", ".join(f"`{name}`" for name in found)
+        return (
+            Problem(
+                "/guarantee",
+                f"the values of {names} are to be found, which takes some delta",
+                "ask for a guarantee with a delta, or name `columns` without them",
+            ),
+        )
+    rule = Contribution("distinct", _values_of(unit))
+    error = expected_error(rule, unit, 2 * VALUES_OF_UNIT, value)
+    if error <= LARGEST_SCALE:
+        return ()
+    return (
+        Problem(
+            "/params/values_share",
+            "the noise of a value's count would pass the largest scale that can be drawn",
+            "raise it, ask for a larger guarantee, or name `columns` without such values",
+        ),
+    )
 
 
 def _noise_problems(unit: PrivacyUnit, each: PrivacyLoss) -> tuple[Problem, ...]:
