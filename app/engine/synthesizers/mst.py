@@ -51,6 +51,7 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.spanning import Pair, choose_tree
+from app.engine.synthesizers.zeros import structural_zeros, zeros_bytes
 
 MOST_COLUMNS = 200
 """A selection offers every pair, and a question holds no more than it can."""
@@ -121,6 +122,7 @@ class Mst:
         pair_cells = _pair_cells(axes, params.most_pair_cells)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
+        memory += zeros_bytes(schema)
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column.
         problems += contribution_problems(contribution, unit, loss) + message_problems(
@@ -180,6 +182,7 @@ class Mst:
             columns.shape,
             [*columns.marginals, *(in_rows(answer, columns.size) for answer in pairs)],
             columns.total,
+            zeros=structural_zeros(session.schema, columns.merged.groupings, edges),
         )
         return TableModel(self.name, axes, columns.compressions, graph, columns.size)
 

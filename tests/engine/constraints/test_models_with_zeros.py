@@ -35,7 +35,7 @@ def fitted(name: str, schema: Schema, rows: int = 4000) -> Model:
     return synthesizer.load(schema, ROW, model.dump())
 
 
-@pytest.mark.parametrize("name", ["swift"])
+@pytest.mark.parametrize("name", ["mst", "swift", "aim"])
 def test_a_fitted_model_makes_no_row_that_a_small_rule_forbids(name: str) -> None:
     table = fitted(name, RULED).sample(3000, np.random.default_rng(0))
     assert broken(RULED, table.codes) == [0, 0]
@@ -43,7 +43,7 @@ def test_a_fitted_model_makes_no_row_that_a_small_rule_forbids(name: str) -> Non
     assert min(broken(RULED, unruled.codes)) > 0
 
 
-@pytest.mark.parametrize("name", ["swift"])
+@pytest.mark.parametrize("name", ["mst", "swift", "aim"])
 def test_the_forecast_counts_what_rules_add(name: str) -> None:
     synthesizer = registry.builtin(name)
     params = synthesizer.Params.model_validate(FORM)

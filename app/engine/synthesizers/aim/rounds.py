@@ -19,6 +19,7 @@ from app.engine.synthesizers.aim.workload import Clique
 from app.engine.synthesizers.base import Progress, Session
 from app.engine.synthesizers.columns import Columns, in_rows
 from app.engine.synthesizers.contribution import expected_distance, expected_error
+from app.engine.synthesizers.zeros import structural_zeros
 
 _ROUND_TOLERANCE = 0.1
 _LAST_TOLERANCE = 0.03
@@ -75,6 +76,9 @@ class Rounds:
             self.columns.shape,
             [*self.columns.marginals, *self.measured],
             self.columns.total,
+            zeros=structural_zeros(
+                self.session.schema, self.columns.merged.groupings, self._cliques
+            ),
             start=start,
             tolerance=tolerance,
         )

@@ -55,6 +55,7 @@ from app.engine.synthesizers.forecast import (
     table_bytes,
 )
 from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.zeros import zeros_bytes
 
 _BOUNDS = 0.04
 _SELECTION = 0.1
@@ -98,6 +99,7 @@ class Aim:
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + table_bytes(len(axes.names), limits)
+        memory += zeros_bytes(schema)
         problems += contribution_problems(contribution, unit, loss) + message_problems(
             axes, 8 * max(params.most_cells, forecast.offered)
         )
