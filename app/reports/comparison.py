@@ -7,8 +7,9 @@ memory is left out, which the figures say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 from typing import Any, Protocol
 
@@ -53,6 +54,10 @@ TRIPLES = 100
 MOST_LISTED = 100
 WORST_TRIPLES = 10
 MOST_MEASURED = 1000
+MOST_EXPECTED = 1000
+MOST_CELLS = 2**27
+"""Cells of the measured marginals that are compared, and of the bounds' marginals, together.
+A plug-in's bounds are of any columns, and reading both tables for each takes its time."""
 MOST_VALUES_IN_MEMORY = 2**25
 """Values (rows times columns) of each table that combinations may be counted in."""
 
@@ -107,11 +112,15 @@ class Subject:
 
     def measured_cells(self, columns: Sequence[str]) -> Marginal:
         """In the cells in which the release measured each column, else the dictionary's."""
+        own = self.marginal(columns).groupings
+        return Marginal({name: self._as_measured.get(name, own[name]) for name in columns})
+
+    @cached_property
+    def _as_measured(self) -> Mapping[str, Grouping]:
         used: dict[str, Grouping] = {}
         for measured in self.measured:
             used = {**measured.marginal.groupings, **used}
-        own = self.marginal(columns).groupings
-        return Marginal({name: used.get(name, own[name]) for name in columns})
+        return used
 
 
 def compared(
@@ -151,6 +160,13 @@ class _Comparison:
     def __init__(self, real: ComparedRows, synthetic: ComparedRows, subject: Subject) -> None:
         self._sides = (real, synthetic)
         self._subject = subject
+        self._stated = [
+            each for each in subject.expected if set(each.columns) <= set(subject.columns)
+        ]
+        of_stated = (subject.measured_cells(each.columns).cells for each in self._stated)
+        of_measured = (each.marginal.cells for each in subject.measured)
+        self._expected = _affordable(of_stated, MOST_EXPECTED)
+        self._measured = _affordable(of_measured, MOST_MEASURED)
 
     def distances(self, marginals: Sequence[Marginal]) -> list[Distance]:
         found = distances(*self._sides, marginals)
@@ -176,7 +192,7 @@ class _Comparison:
         )
 
     def measured(self) -> list[MeasuredDistance]:
-        measured = self._subject.measured[:MOST_MEASURED]
+        measured = [self._subject.measured[place] for place in self._measured]
         marginals = [each.marginal for each in measured]
         exact = counts(self._sides[0], marginals)
         return [
@@ -185,12 +201,8 @@ class _Comparison:
         ]
 
     def expected(self) -> list[ExpectedBeside]:
-        modelled = [
-            each
-            for each in self._subject.expected
-            if set(each.columns) <= set(self._subject.columns)
-        ]
-        found = self.distances([self._subject.measured_cells(each.columns) for each in modelled])
+        stated_ones = [self._stated[place] for place in self._expected]
+        found = self.distances([self._subject.measured_cells(each.columns) for each in stated_ones])
         return [
             ExpectedBeside(
                 columns=list(stated.columns),
@@ -198,7 +210,7 @@ class _Comparison:
                 confidence=stated.confidence,
                 exact=exact.distance,
             )
-            for stated, exact in zip(modelled, found, strict=True)
+            for stated, exact in zip(stated_ones, found, strict=True)
         ]
 
     def constraints(self) -> list[Broken]:
@@ -277,11 +289,28 @@ class _Comparison:
             said.append(f"columns that the release does not model: {', '.join(subject.unmodelled)}")
         if comb(len(subject.columns), 2) > MOST_PAIRS:
             said.append(f"all but {MOST_PAIRS} pairs of columns, which a public seed draws")
-        if len(subject.measured) > MOST_MEASURED:
-            said.append(f"all but the first {MOST_MEASURED} measured marginals")
+        for places, of, what in (
+            (self._measured, subject.measured, "measured marginals"),
+            (self._expected, self._stated, "expected errors"),
+        ):
+            if len(places) < len(of):
+                said.append(
+                    f"{len(of) - len(places)} of {len(of)} {what}: too many, or of too many cells"
+                )
         if subject.combinations is not None and not self._fits_memory:
             said.append("combinations: the tables are too large to count them in memory")
         return said
+
+
+def _affordable(cells: Iterable[int], most: int) -> list[int]:
+    """Places of the first `most` marginals that have `MOST_CELLS` cells together."""
+    places: list[int] = []
+    left = MOST_CELLS
+    for place, size in enumerate(cells):
+        if size <= left and len(places) < most:
+            places.append(place)
+            left -= size
+    return places
 
 
 def _joined(arrays: Iterator[NDArray[Any]]) -> NDArray[np.int64]:

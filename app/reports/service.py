@@ -28,7 +28,7 @@ from app.security import audit
 from app.security.access import is_custodian_of
 from app.security.principals import Principal
 from app.settings import Settings
-from app.storage.blobs import BlobMissing, BlobStore, delete_some
+from app.storage.blobs import BlobCorrupt, BlobMissing, BlobStore, delete_some
 from app.storage.encryption import Cipher, Keyring, StorageKeyError
 
 ACCEPTED = 202
@@ -112,7 +112,8 @@ def exact_figures(
 ) -> Exact | None:
     """What the comparison found; None where it was erased a moment ago.
 
-    Raises `Conflict` where it is sealed under a key that the service was not started with.
+    Raises `Conflict` where it is sealed under a key that the service was not started with, or
+    its stored bytes are damaged.
     """
     try:
         cipher = Keyring(settings).cipher(dataset.id, dataset.wrapped_key)
@@ -122,6 +123,11 @@ def exact_figures(
     except StorageKeyError:
         raise Conflict(
             "The exact part is encrypted under another master key than the service's."
+        ) from None
+    except BlobCorrupt:
+        raise Conflict(
+            "The exact part's stored bytes are damaged. Ask for the report again; the store needs"
+            " `halftone verify`."
         ) from None
     return Exact.model_validate_json(stored)
 
@@ -184,6 +190,7 @@ def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
 
 def _drop(session: Session, report: ReportRow) -> None:
     queue.cancel(session, report.id)
+    repository.forget_details(session, report.id)
     while delete_some(session, report.id):
         pass
     session.delete(report)

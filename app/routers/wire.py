@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BeforeValidator, WithJsonSchema
 
 from app.engine.privacy.loss import AMOUNT_MAX_LENGTH, AMOUNT_PATTERN, AmountError, parse_amount
-from app.problems import MalformedRequest, TooLarge, UnsupportedMedia
+from app.problems import Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 
 LARGEST_EXPONENT = 1000
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -103,18 +103,32 @@ async def read_limited(request: Request, limit_bytes: int) -> bytes:
 
 
 class ExactRoute(APIRoute):
-    """A route whose JSON body is limited in size and parsed without losing digits."""
+    """A route whose JSON body is limited in size and parsed without losing digits.
+
+    A POST that describes no body refuses one: ignored, it would be taken for heard.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_json = self.body_field is not None
+        takes_any = takes_json or "requestBody" in (self.openapi_extra or {})
+        takes_none = "POST" in (self.methods or ()) and not takes_any
 
         async def exact(request: Request) -> Response:
             if takes_json:
                 await _parse_into(request)
+            if takes_none:
+                await _expect_nothing(request)
             return await handle(request)
 
         return exact
+
+
+async def _expect_nothing(request: Request) -> None:
+    async for part in request.stream():
+        if part:
+            raise Invalid.at("", "The operation takes no body.", "Send none.")
+    request._body = b""
 
 
 async def _parse_into(request: Request) -> None:

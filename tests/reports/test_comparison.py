@@ -115,6 +115,32 @@ def test_of_very_many_pairs_some_are_drawn_and_it_is_said(monkeypatch: pytest.Mo
     assert found.left_out == ["all but 3 pairs of columns, which a public seed draws"]
 
 
+def test_bounds_and_measured_marginals_beyond_a_number_or_of_too_many_cells_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a plug-in may state thousands of bounds on all columns together."""
+    monkeypatch.setattr(comparison, "MOST_EXPECTED", 2)
+    monkeypatch.setattr(comparison, "MOST_CELLS", 40)
+    row, schema = [tuple(range(4))], digits("abcd")
+    of = ["abcd", "ab", "c", "d"]
+    found = figures(
+        row,
+        row,
+        schema,
+        expected=tuple(ExpectedError(tuple(names), 0.5, 0.95) for names in of),
+        measured=tuple(
+            Measured(Marginal({name: schema.column(name).grouping for name in names}))
+            for names in ("ab", "bc", "cd")
+        ),
+    )
+    assert [each.columns for each in found.expected] == [["a", "b"], ["c"]]
+    assert [each.columns for each in found.measured] == [["a", "b"], ["b", "c"]]
+    assert found.left_out == [
+        "1 of 3 measured marginals: too many, or of too many cells",
+        "2 of 4 expected errors: too many, or of too many cells",
+    ]
+
+
 def test_a_column_that_is_not_modelled_is_left_out_and_it_is_said() -> None:
     found = figures(REAL, [(1,), (1,)], digits("ab"), modelled="b")
     assert [each.columns for each in found.columns] == [["b"]]

@@ -18,6 +18,7 @@ from app.jobs.models import JobRow
 from app.reports.models import ReportRow
 from app.security.models import PrincipalRow
 from app.storage.models import ChunkRow
+from app.storage.reclaim import reclaim
 
 ROWS = "colour,size,day\n" + "red,1,2024-01-01\n" * 6 + "=green,2,2024-01-02\n" * 4
 
@@ -308,6 +309,62 @@ def test_what_was_erased_is_in_no_file_any_more(
     assert holders() != []
     end(service, release)
     assert holders() == []
+
+
+def ask_again(service: World, release: str) -> None:
+    assert service.custodian.post(f"{release}/report").status_code == 202
+    reclaim(service.database)
+
+
+@pytest.mark.parametrize("end", [drop, erase, ask_again])
+def test_why_an_erased_comparison_failed_is_in_no_file_any_more(
+    service: World,
+    host: ChildHost,
+    release: str,
+    end: Callable[[World, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trace of a failure may quote what was compared."""
+    monkeypatch.setattr("app.reports.exact.ExactRows._lengths", fails)
+    service.custodian.post(f"{release}/report")
+    service.work(host)
+
+    def holders() -> list[str]:
+        service.database.checkpoint()
+        files = [path for path in service.settings.data.rglob("*") if path.is_file()]
+        return [path.name for path in files if b"4711" in path.read_bytes()]
+
+    assert holders() != []
+    end(service, release)
+    assert holders() == []
+    assert service.custodian.get(f"{release}/report").json()["private_detail"] is None
+
+
+def test_damaged_figures_are_told_of_and_can_be_made_again(
+    service: World, host: ChildHost, release: str
+) -> None:
+    reported(service, host, release)
+    with service.database.write() as session:
+        (chunk,) = session.scalars(select(ChunkRow).filter_by(part="exact"))
+        chunk.data = bytes([chunk.data[0] ^ 1]) + chunk.data[1:]
+    refused = service.custodian.get(f"{release}/report")
+    assert refused.status_code == 409
+    assert "damaged" in refused.json()["detail"]
+    assert service.client("ana").get(f"{release}/report").status_code == 200
+    assert reported(service, host, release)["exact"]["notice"] == NOTICE
+
+
+@pytest.mark.parametrize("action", ["report", "cancel"])
+@pytest.mark.parametrize("body", [b'{"seed": 1}', b"{}", b"x" * 100_000])
+def test_what_takes_no_body_refuses_one(
+    service: World, release: str, action: str, body: bytes
+) -> None:
+    key = {"Idempotency-Key": "once"} if action == "report" else {}
+    refused = service.custodian.request("POST", f"{release}/{action}", content=body, headers=key)
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/invalid")
+    assert "takes no body" in refused.json()["detail"]
+    plain = service.custodian.request("POST", f"{release}/{action}", content=b"", headers=key)
+    assert plain.status_code == (202 if action == "report" else 409)
 
 
 def test_a_report_is_erased_with_its_dataset_and_cannot_be_made_any_more(

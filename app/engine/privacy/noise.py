@@ -151,7 +151,8 @@ def noisy_winners(
     """Indices of the noisily largest scores: one noisy max after another, without replacement.
 
     Each draw is a mechanism of its own on the candidates that remain, so `winners` draws
-    cost `winners` times one.
+    cost `winners` times one. Time grows with `winners` times candidates, which a question
+    bounds. (One draw of permute-and-flip's noise for all winners would have another law.)
     """
     select = _noisy_max(kind, scale)
     left = list(range(len(scores)))

@@ -26,6 +26,9 @@ from app.engine.privacy.queries import (
 from app.engine.synthesizers.base import Table
 
 MOST_QUERIES = 2**16
+MOST_PEELED = 2**20
+"""Winners times candidates of a selection: each winner is drawn anew among those that remain,
+so that it takes some seconds at the most."""
 MOST_GRID = 2**20
 Mechanism = Literal["gumbel", "permute-and-flip"]
 
@@ -67,6 +70,8 @@ class SelectQuestion:
             raise QuestionRefused(f"a selection has 1 to {MOST_QUERIES} candidates")
         if not 1 <= self.winners <= len(self.candidates):
             raise QuestionRefused("there are at least as many candidates as winners")
+        if self.winners * len(self.candidates) > MOST_PEELED:
+            raise QuestionRefused(f"winners times candidates are at most {MOST_PEELED}")
         numbers = [value for each in self.candidates for value in (each.weight, each.bias)]
         if not all(math.isfinite(number) for number in numbers):
             raise QuestionRefused("weights and biases are finite numbers")

@@ -17,6 +17,8 @@ from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.limits import steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
+    Candidate,
+    Count,
     Parts,
     Quantile,
     QuestionRefused,
@@ -24,7 +26,7 @@ from app.engine.privacy.queries import (
     TupleNumber,
     Tuples,
 )
-from app.engine.privacy.questions import CountQuestion, QuantileQuestion, Question
+from app.engine.privacy.questions import CountQuestion, QuantileQuestion, Question, SelectQuestion
 
 RHO = PrivacyLoss.zcdp(10**12)
 CELLS = 2**13
@@ -134,3 +136,12 @@ def test_mixtures_and_classes_name_a_bounded_number_of_columns() -> None:
         MixtureMode(("a",) * 65, wide, wide + 1, np.ones(1), wide[None], wide[None] + 1)
     with pytest.raises(ValueError, match="at most 32 features"):
         FeatureClasses((Feature("rows"),) * 33, ((),) * 33, (0,))
+
+
+def test_a_selection_peels_no_more_winners_off_its_candidates_than_take_seconds() -> None:
+    candidate = Candidate(Count(("a",)), np.ones(3))
+    SelectQuestion((candidate,) * 1024, RHO, 1024)
+    SelectQuestion((candidate,) * 2**16, RHO, 16)
+    for candidates, winners in ((1025, 1024), (3000, 3000), (2**16, 17)):
+        with pytest.raises(QuestionRefused, match="winners times candidates"):
+            SelectQuestion((candidate,) * candidates, RHO, winners)
