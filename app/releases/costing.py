@@ -34,6 +34,13 @@ from app.security.access import Access, open_dataset
 from app.security.principals import Principal
 from app.settings import Settings
 
+_NO_APPROXIMATE_STEPS = FieldError(
+    "/guarantee",
+    "The run would take approximate steps (finding values or keys), for which the dataset's account"
+    " has set no delta aside.",
+    "Use params that do without, such as `columns` with declared values; or ask for a dataset with"
+    " `delta_for_approximate`.",
+)
 _LARGEST_EXPONENT = 300
 _DEEPEST = 32
 
@@ -100,11 +107,15 @@ class _Faults:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read in one snapshot, before any synthesizer is asked, and what is wrong yet."""
+    """What was read in one snapshot, before any synthesizer is asked, and what is wrong yet.
+
+    `takes_approximate`: whether the account has any delta for approximate steps at all.
+    """
 
     dataset: DatasetRow
     public: PublicFacts | None
     terms: Terms | None
+    takes_approximate: bool
     problems: tuple[FieldError, ...]
 
 
@@ -117,7 +128,9 @@ def read_facts(session: Session, access: Access, principal: Principal, form: Rel
         public = public_facts(session, principal, form.public_dataset)
     with faults.caught():
         terms = Terms.of(form.guarantee.to_guarantee(), Accountant(account.accountant))
-    return Facts(access.dataset, public, terms, tuple(faults.found))
+    is_zcdp = Accountant(account.accountant) is Accountant.ZCDP
+    takes_approximate = not is_zcdp or account.delta_for_approximate > 0
+    return Facts(access.dataset, public, terms, takes_approximate, tuple(faults.found))
 
 
 def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
@@ -136,6 +149,8 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
             if checked.delta_share:
                 terms = Terms.of(terms.guarantee, terms.accountant, checked.delta_share)
                 checked = catalogue.check(entry, params, _case(facts, terms.loss, form, settings))
+                if terms.approximate_delta and not facts.takes_approximate:
+                    faults.found.append(_NO_APPROXIMATE_STEPS)
             params, preflight = checked.params or {}, checked.preflight
             faults.found += [
                 FieldError(problem.pointer, problem.message, problem.remedy)

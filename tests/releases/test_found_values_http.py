@@ -15,6 +15,7 @@ from release_world import World, world
 
 from app.datasets import blocks
 from app.datasets.codes import StoredCodes
+from app.engine.privacy.loss import Accountant
 from app.jobs.child import ChildHost
 from app.storage.blobs import stored_bytes
 from app.storage.encryption import Keyring
@@ -148,6 +149,20 @@ def test_finding_values_needs_some_delta(service: World, synthesizer: str) -> No
     assert "delta" in refused.json()["errors"][0]["message"]
     without = pure | {"params": {"columns": ["sex"]}}
     assert service.custodian.post(f"{path}/preflight", without).json()["fits"]
+
+
+def test_an_account_that_sets_no_delta_aside_is_told_so(service: World) -> None:
+    for aside, pointers in (("0", ["/guarantee"]), ("0.000001", [])):
+        dataset = service.add_dataset(
+            schema=SPEC["schema"],
+            accountant=Accountant.ZCDP,
+            delta="0.00001",
+            delta_for_approximate=aside,
+        )
+        path = f"/v1/datasets/{dataset}/releases"
+        preview = service.custodian.post(f"{path}/preflight", ASKED).json()
+        assert [each["pointer"] for each in preview["problems"]] == pointers
+        assert service.custodian.post(path, ASKED).status_code == (422 if pointers else 202)
 
 
 def test_a_public_dataset_has_nothing_to_be_found(service: World) -> None:

@@ -108,6 +108,17 @@ def test_only_the_most_frequent_are_told_if_the_dictionary_says_how_many() -> No
     assert found.texts == ("e", "f")
 
 
+@pytest.mark.parametrize("towns", [[], [None, "Other"], ["Ur", "Kish"]])
+def test_nothing_is_found_where_nothing_is_frequent(towns: list[str | None]) -> None:
+    journal = MemoryJournal()
+    texts, counted, schema = served(source_of(towns), journal, ask)
+    assert (texts, len(counted)) == ((), 2)
+    assert resolved(dictionary(), journal.entries()) == schema == dictionary()
+    tables = measurements(journal.entries())
+    assert measurement_to_wire(tables[0], schema)["listed"] == []
+    assert measurements_to_arrow(tables, schema).num_rows == 2
+
+
 town = st.sampled_from(["a", "b", "c", "d", "Other", None])
 entity = st.lists(town, min_size=1, max_size=6)
 
