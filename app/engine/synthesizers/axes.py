@@ -134,7 +134,7 @@ def _bought_problems(
         bought_problem(column.name)
         for column in columns
         if column.name not in bins and isinstance(column.bins, QuantileBins)
-    ] + [_values_problem(column.name) for column in columns if column.discovers is not None]
+    ] + [values_problem(column.name) for column in columns if column.discovers is not None]
 
 
 def bought_problem(name: str) -> Problem:
@@ -146,7 +146,8 @@ def bought_problem(name: str) -> Problem:
     )
 
 
-def _values_problem(name: str) -> Problem:
+def values_problem(name: str) -> Problem:
+    """A column whose values are to be found, in a synthesizer that does not find any."""
     return Problem(
         "/params/columns",
         f"the dictionary has the values of `{name}` found, which this synthesizer does not do",

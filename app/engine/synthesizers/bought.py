@@ -55,7 +55,9 @@ ValuesShare = Annotated[
         "found; nothing is set aside if there are none.",
     ),
 ]
-USUAL_SHARE = 0.1
+USUAL_BINS_SHARE = 0.1
+USUAL_VALUES_SHARE = 0.2
+"""More than for bins: a value that is not found is lost, a coarse bin is not."""
 
 DELTA_FOR_VALUES = 0.1
 """The part of a guarantee's delta that finding values takes."""

@@ -34,7 +34,8 @@ from app.engine.synthesizers.base import (
     generator,
 )
 from app.engine.synthesizers.bought import (
-    USUAL_SHARE,
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
     BinsShare,
     ValuesShare,
     delta_for_values,
@@ -80,8 +81,8 @@ class HistogramParams(PresetParams):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_SHARE
-    values_share: ValuesShare = USUAL_SHARE
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     post_processing: Literal["project", "clip", "threshold"] = Field(
         "project",
         description="`project`: nearest non-negative counts with the noisy total; `clip`: "

@@ -26,7 +26,8 @@ from app.engine.synthesizers.base import (
     Table,
 )
 from app.engine.synthesizers.bought import (
-    USUAL_SHARE,
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
     BinsShare,
     ValuesShare,
     delta_for_values,
@@ -52,8 +53,8 @@ class IndependentParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_SHARE
-    values_share: ValuesShare = USUAL_SHARE
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     contribution: ContributionForm = Field(
         default_factory=AllRows, description="How much one privacy unit counts in each column."
     )

@@ -25,7 +25,8 @@ from app.engine.synthesizers.base import (
     Session,
 )
 from app.engine.synthesizers.bought import (
-    USUAL_SHARE,
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
     BinsShare,
     ValuesShare,
     delta_for_values,
@@ -75,8 +76,8 @@ class MstParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_SHARE
-    values_share: ValuesShare = USUAL_SHARE
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     shares: Shares = Field(
         default_factory=Shares, description="How the budget is divided, beside what is bought."
     )

@@ -362,7 +362,13 @@ def test_rows_have_the_values_that_were_found(synthesizer: object, form: object,
     assert synthesizer.check(schema, unit, form(), APPROXIMATE, None, LIMITS).problems == ()  # type: ignore[attr-defined, operator]
 
 
-def test_a_synthesizer_that_does_not_find_values_says_so() -> None:
-    synthesizer = registry.builtin("aggregate_seeded")
-    found = synthesizer.check(TOWNS, ROW, synthesizer.Params(), APPROXIMATE, None, LIMITS)
-    assert [problem.pointer for problem in found.problems] == ["/params/columns"]
+@pytest.mark.parametrize(
+    ("name", "pointer"),
+    [("aggregate_seeded", "/params/columns"), ("linked_histograms", "/params/groups")],
+)
+def test_a_synthesizer_that_does_not_find_values_says_so(name: str, pointer: str) -> None:
+    synthesizer = registry.builtin(name)
+    form = {"groups": [{"columns": ["town", "sex"]}]} if name == "linked_histograms" else {}
+    params = synthesizer.Params.model_validate(form)
+    found = synthesizer.check(TOWNS, ROW, params, APPROXIMATE, None, LIMITS)
+    assert pointer in [problem.pointer for problem in found.problems]

@@ -8,7 +8,12 @@ from pydantic import Field
 
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.bought import USUAL_SHARE, BinsShare, ValuesShare
+from app.engine.synthesizers.bought import (
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
+    BinsShare,
+    ValuesShare,
+)
 from app.engine.synthesizers.contribution import AllRows, ContributionForm
 
 LARGEST_DEGREE = 4
@@ -46,8 +51,8 @@ class AimParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_SHARE
-    values_share: ValuesShare = USUAL_SHARE
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     degree: int | None = Field(
         None,
         ge=1,

@@ -11,7 +11,7 @@ from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 from app.engine.schema.constraints import Sum as SumRule
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import from_wire, tick
-from app.engine.synthesizers.axes import Axes, bought_problem, escaped
+from app.engine.synthesizers.axes import Axes, bought_problem, escaped, values_problem
 from app.engine.synthesizers.base import Problem
 from app.engine.synthesizers.linked_histograms.params import (
     LinkedHistogramsParams,
@@ -119,6 +119,9 @@ class _Planner:
 
     def _cut(self, column: Column) -> tuple[Grouping, int | None]:
         bins = self._params.bins.get(column.name)
+        if column.discovers is not None:
+            problem = values_problem(column.name)
+            self._add("groups", problem.message, "name the columns that are wanted, without it")
         if bins is None:
             if isinstance(column.bins, QuantileBins):
                 problem = bought_problem(column.name)

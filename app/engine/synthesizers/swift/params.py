@@ -8,7 +8,12 @@ from pydantic import Field
 
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.bought import USUAL_SHARE, BinsShare, ValuesShare
+from app.engine.synthesizers.bought import (
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
+    BinsShare,
+    ValuesShare,
+)
 from app.engine.synthesizers.contribution import AllRows, ContributionForm
 
 TARGET_WEIGHT = 3.0
@@ -31,8 +36,8 @@ class SwiftParams(Params):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
-    bins_share: BinsShare = USUAL_SHARE
-    values_share: ValuesShare = USUAL_SHARE
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     column_weights: dict[str, Weight] = Field(
         default_factory=dict,
         description="Multiplies the weight of each pair that holds the column; 1 if omitted.",
