@@ -70,6 +70,12 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
         "rows": 10000,
         "public_dataset": None,
     },
+    "public_reweighted": {
+        "synthesizer": "public_reweighted",
+        "params": {"preset": "sprint3"},
+        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
+        "public_dataset": _PUBLIC_DATASET,
+    },
 }
 
 REQUESTS: dict[str, Example] = {

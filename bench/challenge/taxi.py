@@ -32,7 +32,8 @@ SPRINT3: Mapping[str, Any] = {"preset": "sprint3"}
 class Entrant:
     """A system with its params, and what its guarantee buys.
 
-    `pure` asks for no delta, as published Laplace noise does; `loose` gives the rho of the
+    `pure` asks for no delta, as published Laplace noise does, and as the page of a system advises
+    whose only question has L1 = L2 = 1; `loose` gives the rho of the
     published conversion, (sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta).
     `most_epsilon` is where the published system clamped what it was given.
     """
@@ -72,9 +73,13 @@ ENTRANTS = (
         {**SPRINT3, "prior": "none", "post_processing": "clip", "noise": "laplace"},
         conversion="pure",
     ),
-    Entrant("class_resampling", "", SPRINT3),
+    Entrant("class_resampling", "", SPRINT3, conversion="pure"),
+    Entrant("class_resampling", "with a delta", SPRINT3),
     Entrant(
-        "class_resampling", PUBLISHED, {**SPRINT3, "post_processing": "clip"}, conversion="pure"
+        "class_resampling",
+        PUBLISHED,
+        {**SPRINT3, "post_processing": "clip", "redraw": 0.8},
+        conversion="pure",
     ),
     Entrant("aggregate_seeded", "", SPRINT3),
     Entrant(
@@ -89,6 +94,8 @@ ENTRANTS = (
         },
         conversion="loose",
     ),
+    Entrant("public_reweighted", "", SPRINT3),
+    Entrant("public_reweighted", "defaults"),
     Entrant("mst"),
     Entrant(
         "histogram",

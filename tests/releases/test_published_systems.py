@@ -1,4 +1,5 @@
-"""The five published systems over HTTP on made-up trips, as their pages' own examples ask."""
+"""The five published systems and `public_reweighted` over HTTP on made-up trips, as the examples
+on their pages ask."""
 
 from __future__ import annotations
 
@@ -27,7 +28,14 @@ ROUNDED_AWAY = Decimal("1e-9")
 """Shares of a loss are rounded down to whole units of 1e-12."""
 
 
-SYSTEMS = ("histogram", "archetypes", "linked_histograms", "class_resampling", "aggregate_seeded")
+SYSTEMS = (
+    "histogram",
+    "archetypes",
+    "linked_histograms",
+    "class_resampling",
+    "aggregate_seeded",
+    "public_reweighted",
+)
 
 
 def first_request(system: str) -> dict[str, Any]:
@@ -171,7 +179,9 @@ def assert_adds_up(certificate: dict[str, Any], guarantee: dict[str, Any]) -> No
         assert allowed - ROUNDED_AWAY <= spent
 
 
-@pytest.mark.parametrize("name", ["archetypes", "linked_histograms", "class_resampling"])
+@pytest.mark.parametrize(
+    "name", ["archetypes", "linked_histograms", "class_resampling", "public_reweighted"]
+)
 def test_what_is_learnt_from_public_data_is_refused_without_them(office: Office, name: str) -> None:
     asked = {"synthesizer": name, "params": {"preset": "sprint3"}, "guarantee": {"epsilon": "1"}}
     answer = office.ask(asked)

@@ -30,6 +30,7 @@ _BUILT_IN = {
     "independent": "app.engine.synthesizers.independent:Independent",
     "linked_histograms": "app.engine.synthesizers.linked_histograms:LinkedHistograms",
     "mst": "app.engine.synthesizers.mst:Mst",
+    "public_reweighted": "app.engine.synthesizers.public_reweighted:PublicReweighted",
     "swift": "app.engine.synthesizers.swift:Swift",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)

@@ -1,0 +1,59 @@
+"""Which histograms to measure, from how far the public table seems to be off in each.
+
+A histogram that is not measured is off by its distance D, the L1 distance from the public one in
+counts. If counts m stray by the variance phi m, D is about sqrt(2 / pi) sum sqrt(phi m), which
+gives phi; a measurement with noise sigma then leaves counts with the posterior variance
+phi m sigma^2 / (phi m + sigma^2). The difference is the histogram's gain. Of the histograms in
+falling order of gain as many are taken, in equal shares of the budget, as make the gains add up to
+the most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_OF_NORMAL = math.sqrt(2 / math.pi)
+"""The mean absolute value of a standard normal number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A histogram that may be measured: its public counts (flat), how far off they seem, and the
+    noise's standard deviation in a cell that is bought with the whole budget."""
+
+    expected: Floats
+    distance: float
+    deviation: float
+
+    def gain(self, noise: float) -> float:
+        """Counts that a measurement with noise of this standard deviation puts right."""
+        if self.distance <= 0:
+            return 0.0
+        m = self.expected[self.expected > 0]
+        spread = self.distance / (_OF_NORMAL * float(np.sqrt(m).sum()))
+        left = np.sqrt(spread**2 * m * noise**2 / (spread**2 * m + noise**2))
+        return self.distance - _OF_NORMAL * float(left.sum())
+
+
+def chosen(options: Sequence[Option], *, power: float, most: int) -> tuple[int, ...]:
+    """Places of at most `most` options to measure, best first: one at least, so that the budget
+    is used.
+
+    `power`: noise grows as the number of histograms to this power, 1/2 under Gaussian noise and 1
+    under Laplace noise.
+    """
+    best: tuple[float, tuple[int, ...]] = (-math.inf, ())
+    for many in range(1, min(len(options), most) + 1):
+        gains = np.array([each.gain(each.deviation * many**power) for each in options])
+        first = np.argsort(-gains, kind="stable")[:many]
+        total = float(gains[first].sum())
+        if total > best[0]:
+            best = total, tuple(int(place) for place in first)
+    return best[1]

@@ -1,0 +1,117 @@
+"""From noisy answers to the weights of public rows: post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.queries import Count, Measurement
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.public import PublicRows
+from app.engine.synthesizers.public_reweighted.dependence import hub_and_rim, pools
+from app.engine.synthesizers.public_reweighted.extending import OneWay, joined, mixed
+from app.engine.synthesizers.public_reweighted.features import Features, features_of
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
+from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
+from app.engine.synthesizers.public_reweighted.questions import row_cuts
+from app.engine.synthesizers.public_reweighted.redrawing import WeighedRows
+from app.engine.synthesizers.public_reweighted.weights import Target, reweighted
+from app.engine.synthesizers.size import pooled
+
+Floats = NDArray[np.float64]
+
+
+def unit_weights(answers: Sequence[Measurement], rows: PublicRows, unit: PrivacyUnit) -> Floats:
+    """Weights of public units that add up to the noisy number of private ones, 1 at least.
+
+    `answers` are those to `size_questions`. Shape (entities,).
+    """
+    first, *by_rows = answers
+    estimates = [(float(first.values), first.variance)]
+    estimates += [(float(a.values.sum()), a.variance * a.values.size) for a in by_rows]
+    units = max(pooled(estimates), 1.0)
+    weights = np.full(rows.entities, units / rows.entities)
+    if by_rows:
+        cell = np.searchsorted(row_cuts(unit), rows.rows_per_entity(), side="right")
+        features = Features(by_rows[0].shape, cell.astype(np.int64), np.ones(rows.entities))
+        values = by_rows[0].values.astype(np.float64)
+        weights = reweighted(weights, [Target(features, values, by_rows[0].variance)])
+    scaled: Floats = weights * (units / weights.sum())
+    return scaled
+
+
+def one_way(answer: Measurement, rows: PublicRows) -> OneWay:
+    """A noisy histogram of one column, beside what the rows add to it."""
+    assert isinstance(answer.count, Count)
+    (name,) = answer.columns
+    values = answer.values.astype(np.float64)
+    features = features_of(answer.count, rows)
+    grouping = answer.count.groupings[name]
+    return OneWay(name, grouping, features, values, answer.noise, answer.standard_error)
+
+
+def fitted(
+    axes: Axes,
+    params: PublicReweightedParams,
+    unit: PrivacyUnit,
+    rows: PublicRows,
+    units: Floats,
+    answers: Sequence[Measurement],
+    rng: np.random.Generator,
+) -> PublicReweightedModel:
+    """The model of public rows whose units had the weights `units`, shape (entities,)."""
+    pool, stays = _pool_and_stays(axes, params, rows)
+    kept = (*pool, *stays)
+    told = _told(answers, kept)
+    tables, base = _atoms(rows, units, told, params.mixing(unit), rng)
+    weights = reweighted(base, [_target(answer, tables) for answer in answers])
+    codes = {name: np.concatenate([each.codes[name] for each in tables]) for name in axes.names}
+    cells = {name: axes.groupings[name].cell_of(codes[name]) for name in (*kept, *told)}
+    starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
+    if unit.kind == "row":
+        units, starts = weights, np.arange(len(weights) + 1)
+    weighed = WeighedRows(
+        starts,
+        units,
+        weights,
+        pool=pools(pool, cells, len(weights), params.fewest_in_pool),
+        place=pools(stays, cells, len(weights), 1),
+        alike=pools(told, cells, len(weights), 1),
+    )
+    number = round(float(units.sum()))
+    return PublicReweightedModel(unit, codes, kept, weighed, number, params.redrawn(unit))
+
+
+def _pool_and_stays(
+    axes: Axes, params: PublicReweightedParams, rows: PublicRows
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    hub, rim = hub_and_rim(axes, rows.codes)
+    pool = params.pool or ((hub,) if hub else ())
+    others = ((rim,) if rim else ()) if params.keep is None else params.keep
+    return pool, tuple(name for name in others if name not in pool)
+
+
+def _told(answers: Sequence[Measurement], kept: Sequence[str]) -> tuple[str, ...]:
+    """The columns of contents that some histogram of several columns tells of."""
+    names = [name for answer in answers if len(answer.columns) > 1 for name in answer.columns]
+    return tuple(name for name in dict.fromkeys(names) if name not in kept)
+
+
+def _atoms(
+    rows: PublicRows, units: Floats, told: Sequence[str], share: float, rng: np.random.Generator
+) -> tuple[list[PublicRows], Floats]:
+    """The public rows and, with `share` of all weight, as many mixed ones; and their weights."""
+    base = units[rows.entity]
+    if not share:
+        return [rows], base
+    return [rows, mixed(rows, told, rng)], np.concatenate([(1 - share) * base, share * base])
+
+
+def _target(answer: Measurement, tables: Sequence[PublicRows]) -> Target:
+    assert isinstance(answer.count, Count)
+    features = reduce(joined, [features_of(answer.count, rows) for rows in tables])
+    return Target(features, answer.values.ravel().astype(np.float64), answer.variance)

@@ -1,0 +1,63 @@
+"""What `public_reweighted` may ask, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+from app.engine.privacy.declared import Feature, FeatureClasses
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.public_reweighted.params import USUAL_NORM, PublicReweightedParams
+
+
+def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
+    """How many rows; on an entity unit how many entities, and how many by their rows."""
+    if unit.kind == "row":
+        return (Count(()),)
+    cuts = tuple(map(float, row_cuts(unit)))
+    classes = FeatureClasses((Feature("rows"),), (cuts,), tuple(range(len(cuts) + 1)))
+    return Count((), contribution=Contribution("one")), Count.of_units(classes)
+
+
+def row_cuts(unit: PrivacyUnit) -> list[int]:
+    """Cuts of the numbers of rows into 1, 2, 3 to 4, 5 to 8, ..., up to `max_rows`."""
+    cuts = [2]
+    while 2 * cuts[-1] - 1 <= unit.max_rows:
+        cuts.append(2 * cuts[-1] - 1)
+    return [cut for cut in cuts if cut <= unit.max_rows]
+
+
+def candidates(axes: Axes, params: PublicReweightedParams, rule: Contribution) -> tuple[Count, ...]:
+    """The histograms named; else those to choose from: of columns alone and in pairs."""
+    if params.measure is not None:
+        names = [each for each in params.measure if set(each) <= set(axes.names)]
+        return tuple(_count(axes, each, rule) for each in names)
+    names = [*((name,) for name in axes.names), *combinations(axes.names, 2)]
+    counts = (_count(axes, each, rule) for each in names)
+    return tuple(count for count in counts if cells_of(count) <= params.most_cells)
+
+
+def watched(axes: Axes, params: PublicReweightedParams, rule: Contribution) -> tuple[Count, ...]:
+    """The columns whose values are looked for, each in its dictionary's cells."""
+    names = axes.names if params.watch is None else params.watch
+    counts = (_count(axes, (name,), rule) for name in names if name in axes.names)
+    return tuple(count for count in counts if cells_of(count) <= params.most_cells)
+
+
+def scored_rule(unit: PrivacyUnit) -> Contribution:
+    """By which rule distances are measured: they move by its L1 norm, which is least here."""
+    return Contribution() if unit.kind == "row" else Contribution("distinct", limit=USUAL_NORM)
+
+
+def shape_of(count: Count) -> tuple[int, ...]:
+    return tuple(count.groupings[name].cells for name in count.columns)
+
+
+def cells_of(count: Count) -> int:
+    return math.prod(shape_of(count))
+
+
+def _count(axes: Axes, names: tuple[str, ...], rule: Contribution) -> Count:
+    return Count(names, {name: axes.groupings[name] for name in names}, rule)

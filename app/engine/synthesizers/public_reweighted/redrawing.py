@@ -1,0 +1,183 @@
+"""From weighed public entities to the rows of synthetic ones.
+
+Entities are taken as often as their weights say, and each of their rows is used as often as its own
+weight says: about once. Of the uses of a public row the first keep its content; the later ones
+(`smooth` of all) take the content of another public row of its pool. Contents are dealt out so that
+every content of a pool is used as often as its weight says, those kept counted in; so the weights
+hold for what stays with the entity and for the contents, and no noise is added by chance draws.
+Contents come from rows whose `place` (the cell of the columns that stay) is another one, as far as
+a pool has them: a content that is in a place already tells nothing new there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.inference.rounding import apportion
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WeighedRows:
+    """Atoms: public rows, entity after entity, and after them rows that only lend contents.
+
+    starts: shape (entities + 1,), where each entity's rows begin and the last one's end.
+    entities: their weights, positive. rows: how often each atom is wanted, shape (atoms,), not
+    all 0. pool, place: a number for each atom. alike: the same number for atoms of one pool that no
+    noisy count tells apart but by `place`.
+    """
+
+    starts: Places
+    entities: Floats
+    rows: Floats
+    pool: Places
+    place: Places
+    alike: Places
+
+    @property
+    def pools(self) -> int:
+        return int(self.pool.max()) + 1
+
+    @property
+    def sizes(self) -> Floats:
+        """Expected rows of each use of each entity."""
+        sizes: Floats = np.add.reduceat(self.uses, self.starts[:-1])
+        return sizes
+
+    @cached_property
+    def uses(self) -> Floats:
+        """Uses of each public row for each use of its entity: one number for a pool and place."""
+        public = int(self.starts[-1])
+        group = self.pool * (int(self.place.max()) + 1) + self.place
+        group = np.unique(group, return_inverse=True)[1].reshape(-1)
+        wanted = np.bincount(group, self.rows)
+        given = np.repeat(self.entities, np.diff(self.starts))
+        have = np.bincount(group[:public], given, minlength=wanted.size)
+        uses: Floats = (wanted / np.where(have > 0, have, 1.0))[group[:public]]
+        return uses
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Of each synthetic row: the public row that it stands in for, the one whose content it has,
+    and its entity, numbered from 0 without gaps."""
+
+    slots: Places
+    contents: Places
+    entity: Places
+
+
+def dealt(
+    weighed: WeighedRows,
+    entities: int,
+    rows: int,
+    most: int,
+    smooth: float,
+    rng: np.random.Generator,
+) -> Dealt:
+    """`rows` rows of at most `entities` entities, none with more than `most` rows.
+
+    Raises `ValueError` if so many rows do not fit.
+    """
+    if rows > entities * most:
+        raise ValueError("there is no room for so many rows")
+    copies = np.repeat(np.arange(weighed.entities.size), apportion(weighed.entities, entities, rng))
+    copies = rng.permutation(copies)
+    slots, owner = _skeleton(weighed.starts, copies)
+    uses = _uses(weighed, slots, rows, rng)
+    uses = _bounded(uses, owner, entities, most, rng)
+    slots, owner = np.repeat(slots, uses), np.repeat(owner, uses)
+    contents = _contents(weighed, slots, smooth, rng)
+    number = np.unique(owner, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return Dealt(slots, contents, number)
+
+
+def _skeleton(starts: Places, copies: Places) -> tuple[Places, Places]:
+    """The public rows of the entities in order, and the number of each one's copy."""
+    sizes = np.diff(starts)[copies]
+    ends = np.cumsum(sizes)
+    rows = np.repeat(starts[copies] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    return rows.astype(np.int64), np.repeat(np.arange(len(copies)), sizes).astype(np.int64)
+
+
+def _uses(weighed: WeighedRows, slots: Places, rows: int, rng: np.random.Generator) -> Places:
+    """How often each slot is used; slots of one pool and place round up in turn."""
+    weights = weighed.uses[slots]
+    if not weights.sum() > 0:
+        weights = np.ones(len(slots))
+    order = _in_order(weighed.pool, weighed.place, slots, rng)
+    uses = np.empty(len(slots), dtype=np.int64)
+    uses[order] = apportion(weights[order], rows, rng)
+    return uses
+
+
+def _bounded(
+    uses: Places, owner: Places, entities: int, most: int, rng: np.random.Generator
+) -> Places:
+    """The uses with those beyond `most` of an entity moved to entities that have room."""
+    have = np.bincount(owner, uses, minlength=entities).astype(np.int64)
+    if have.max(initial=0) <= most:
+        return uses
+    each = rng.permutation(np.repeat(np.arange(len(uses)), uses))
+    each = each[np.argsort(owner[each], kind="stable")]
+    first = np.searchsorted(owner[each], np.arange(entities))
+    kept = each[np.arange(len(each)) - first[owner[each]] < most]
+    room = most - np.minimum(have, most)
+    moved = rng.permutation(np.repeat(np.arange(entities), room))[: len(each) - len(kept)]
+    begins = np.searchsorted(owner, np.arange(entities + 1))
+    sizes = np.diff(begins)[moved]
+    more = begins[moved] + rng.integers(0, sizes)
+    return np.bincount(np.concatenate([kept, more]), minlength=len(uses)).astype(np.int64)
+
+
+def _contents(
+    weighed: WeighedRows, slots: Places, smooth: float, rng: np.random.Generator
+) -> Places:
+    """The content of each slot: its own in its first uses, as often as that is wanted."""
+    used = np.bincount(slots, minlength=weighed.rows.size)
+    wanted = _wanted_uses(weighed, used)
+    most = np.ceil((1 - smooth) * used)
+    own = np.minimum(most, np.floor(wanted + rng.random(wanted.size))).astype(np.int64)
+    redrawn = np.flatnonzero(_rank(slots) >= own[slots])
+    redrawn = redrawn[_in_order(weighed.pool, weighed.place, slots[redrawn], rng)]
+    members = _in_order(weighed.pool, weighed.alike, np.arange(used.size), rng)
+    missing = np.maximum(wanted - own, 0.0)
+    contents = slots.copy()
+    asked = np.searchsorted(weighed.pool[slots[redrawn]], np.arange(weighed.pools + 1))
+    listed = np.searchsorted(weighed.pool[members], np.arange(weighed.pools + 1))
+    for pool in np.flatnonzero(np.diff(asked)):
+        open_slots = redrawn[asked[pool] : asked[pool + 1]]
+        rows = members[listed[pool] : listed[pool + 1]]
+        open_uses = missing[rows] if missing[rows].sum() > 0 else np.ones(len(rows))
+        dealt_out = np.repeat(rows, apportion(open_uses, len(open_slots), rng))
+        dealt_out = dealt_out[_in_order(weighed.pool, weighed.place, dealt_out, rng)]
+        contents[open_slots] = np.roll(dealt_out, len(open_slots) // 2)
+    return contents
+
+
+def _wanted_uses(weighed: WeighedRows, used: Places) -> Floats:
+    """How often each content should be used, given how often slots of its pool are."""
+    wanted = np.bincount(weighed.pool, weighed.rows)
+    uses = np.bincount(weighed.pool, used)
+    factor = np.divide(uses, wanted, out=np.zeros(len(uses)), where=wanted > 0)
+    scaled: Floats = weighed.rows * factor[weighed.pool]
+    return scaled
+
+
+def _rank(slots: Places) -> Places:
+    """Which use of its row each slot is, from 0, in order."""
+    order = np.argsort(slots, kind="stable")
+    rank = np.empty(len(slots), dtype=np.int64)
+    rank[order] = np.arange(len(slots)) - np.searchsorted(slots[order], slots[order])
+    return rank
+
+
+def _in_order(first: Places, then: Places, rows: Places, rng: np.random.Generator) -> Places:
+    order: Places = np.lexsort((rng.random(len(rows)), then[rows], first[rows]))
+    return order

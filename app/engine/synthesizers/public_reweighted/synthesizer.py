@@ -1,0 +1,237 @@
+"""The steps of `public_reweighted`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count
+from app.engine.privacy.sensitivity import GRID
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.axes import Axes, choose_axes
+from app.engine.synthesizers.base import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicTable,
+    PublicUse,
+    Session,
+    generator,
+)
+from app.engine.synthesizers.contribution import (
+    contribution_problems,
+    expected_error,
+    expected_errors,
+    noise_problems,
+)
+from app.engine.synthesizers.forecast import (
+    bounded,
+    counting_bytes,
+    message_problems,
+    question_problems,
+    run_problems,
+    table_bytes,
+)
+from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+from app.engine.synthesizers.public_reweighted.choosing import Option, chosen
+from app.engine.synthesizers.public_reweighted.extending import with_missing_values
+from app.engine.synthesizers.public_reweighted.features import features_of
+from app.engine.synthesizers.public_reweighted.fitting import fitted, one_way, unit_weights
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel, load_model
+from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
+from app.engine.synthesizers.public_reweighted.questions import (
+    candidates,
+    cells_of,
+    scored_rule,
+    shape_of,
+    size_questions,
+    watched,
+)
+
+Floats = NDArray[np.float64]
+
+_CAUTION = 2.0
+"""Standard errors by which a noisy distance is lessened: the largest of many are so by luck."""
+
+_MOST_TERMS = 2**23
+"""Rows times chosen histograms: a step of the descent then takes a fifth of a second."""
+
+_COPIES_OF_PUBLIC = 8
+"""As read, translated, in order, moved, mixed, joined, and in the stored model."""
+
+_BYTES_OF_FEATURES = 64
+"""For each public row and histogram: cells, amounts and terms, of the row and its mixed one."""
+
+
+class PublicReweighted:
+    name = "public_reweighted"
+    title = "Public rows and entities, reweighted to noisy marginals"
+    reference = "Maximum entropy over public atoms, as Liu et al., Leveraging Public Data (2021)"
+    uses_public: PublicUse = "required"
+    Params = PublicReweightedParams
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: PublicReweightedParams,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,
+        limits: Limits,
+    ) -> Preflight:
+        axes, problems = choose_axes(schema, params.columns, params.bins)
+        problems += _named_problems(axes, params)
+        problems += public_problems(schema, unit, public, axes.names, needs_entities=True)
+        rule = params.rule(unit, loss)
+        problems += contribution_problems(rule, unit, loss)
+        counts = candidates(axes, params, rule)
+        problems += _candidate_problems(counts)
+        sizes = [cells_of(count) for count in (*counts, *watched(axes, params, rule))]
+        cells, largest = bounded(sum(sizes)), max(sizes, default=1)
+        problems += question_problems(cells, "/params/measure", "measure fewer histograms")
+        problems += message_problems(axes, 0 if params.measure is not None else cells)
+        parts = _split(loss, params)
+        error = expected_error(rule, unit, largest, parts.counts)
+        questions = size_questions(unit)
+        errors = expected_errors(questions, (1.0,) * len(questions), unit, parts.size)
+        problems += noise_problems((error, *errors), rule)
+        rows = 0 if public is None else public.rows
+        memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
+        memory += rows * _BYTES_OF_FEATURES * len(sizes)
+        memory += counting_bytes(cells, largest) + 8 * cells + table_bytes(len(axes.names), limits)
+        problems += run_problems(memory, cells, limits)
+        return Preflight(cells, memory, error, problems)
+
+    def fit(
+        self,
+        session: Session,
+        params: PublicReweightedParams,
+        public: PublicTable | None,
+        seed: int,
+        progress: Progress,
+    ) -> PublicReweightedModel:
+        assert public is not None
+        unit = session.unit
+        axes, _ = choose_axes(session.schema, params.columns, params.bins)
+        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
+        parts = _split(whole, params)
+        progress(0.05, "reading the public table")
+        rows = _in_order(read_public(public, session.schema, axes.names).for_unit(unit), unit, seed)
+        rng = generator(seed + 1)
+        progress(0.2, "counting units")
+        units = unit_weights(session.count(size_questions(unit), parts.size), rows, unit)
+        rule = params.rule(unit, whole)
+        progress(0.3, "looking for values that the public table lacks")
+        columns = watched(axes, params, rule)
+        found = session.count(columns, parts.one_way) if columns else ()
+        base = units[rows.entity]
+        rows = with_missing_values(rows, base, [one_way(each, rows) for each in found], rng)
+        counts = candidates(axes, params, rule)
+        if params.measure is None:
+            progress(0.4, "scoring histograms")
+            counts = _chosen(session, counts, rows, base, parts.scores)
+        progress(0.5, "counting")
+        left = session.remaining
+        answers = session.count(counts, PrivacyLoss(left.kind, left.amount))
+        progress(0.7, "weighing public rows")
+        return fitted(axes, params, unit, rows, units, (*found, *answers), rng)
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> PublicReweightedModel:
+        return load_model(schema, unit, data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The loss of each step; nothing for a step that the params leave out."""
+
+    size: PrivacyLoss
+    one_way: PrivacyLoss
+    scores: PrivacyLoss
+    counts: PrivacyLoss
+
+
+def _split(loss: PrivacyLoss, params: PublicReweightedParams) -> _Parts:
+    shares = params.shares
+    one_way = 0.0 if params.watch == () else shares.one_way
+    scores = 0.0 if params.measure is not None else shares.scores
+    wanted = (shares.size, one_way, scores, shares.counts)
+    return _Parts(*loss.split([share / math.fsum(wanted) for share in wanted]))
+
+
+def _named_problems(axes: Axes, params: PublicReweightedParams) -> tuple[Problem, ...]:
+    problems: list[Problem] = []
+    fields = {"watch": params.watch, "pool": params.pool, "keep": params.keep}
+    fields |= {f"measure/{i}": names for i, names in enumerate(params.measure or ())}
+    for field, names in fields.items():
+        problems += _column_problems(f"/params/{field}", names or (), axes)
+    return tuple(problems)
+
+
+def _column_problems(pointer: str, names: Sequence[str], axes: Axes) -> list[Problem]:
+    problems = [
+        Problem(
+            f"{pointer}/{place}",
+            f"`{name}` is not among the chosen columns",
+            "name columns that `columns` has",
+        )
+        for place, name in enumerate(names)
+        if name not in axes.names
+    ]
+    if len(set(names)) != len(names):
+        problems.append(Problem(pointer, "a column is named twice", "name each column once"))
+    return problems
+
+
+def _candidate_problems(counts: Sequence[Count]) -> tuple[Problem, ...]:
+    if counts:
+        return ()
+    message = "there is no histogram to measure: every column has more cells than are allowed"
+    return (Problem("/params/most_cells", message, "allow more cells, or give coarser `bins`"),)
+
+
+def _in_order(rows: PublicRows, unit: PrivacyUnit, seed: int) -> PublicRows:
+    """At most `max_rows` rows of each entity, drawn uniformly, and entity after entity."""
+    order = np.lexsort((generator(seed).random(rows.rows), rows.entity))
+    entity = rows.entity[order]
+    kept = np.arange(rows.rows) - np.searchsorted(entity, entity) < unit.max_rows
+    codes = {name: column[order][kept] for name, column in rows.codes.items()}
+    return PublicRows(codes, entity[kept], rows.entities)
+
+
+def _chosen(
+    session: Session, counts: Sequence[Count], rows: PublicRows, base: Floats, loss: PrivacyLoss
+) -> tuple[Count, ...]:
+    """The histograms in which the public table seems to be off by more than the noise."""
+    unit, left = session.unit, session.remaining - loss
+    asked = [replace(count, contribution=scored_rule(unit)) for count in counts]
+    references = [features_of(count, rows).counts(base) for count in asked]
+    scored = session.scores(
+        [
+            Candidate(count, (_on_grid(reference).reshape(shape_of(count)),))
+            for count, reference in zip(asked, references, strict=True)
+        ],
+        loss,
+    )
+    options = []
+    certain = scored.values - _CAUTION * scored.standard_error
+    for count, reference, distance in zip(counts, references, certain, strict=True):
+        expected = features_of(count, rows).counts(base)
+        in_counts = float(distance) * float(expected.sum() / reference.sum())
+        deviation = expected_error(count.contribution, unit, expected.size, left)
+        options.append(Option(expected, in_counts, deviation))
+    power = 1.0 if loss.kind == "pure" else 0.5
+    most = max(1, _MOST_TERMS // max(1, rows.rows))
+    return tuple(counts[place] for place in chosen(options, power=power, most=most))
+
+
+def _on_grid(reference: Floats) -> Floats:
+    """In steps of 1/1024, so that a run that is started again asks the very same question."""
+    gridded: Floats = np.rint(GRID * reference) / GRID
+    return gridded

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
+
+from app.engine.marginals import total_variation
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
+from app.engine.synthesizers.base import (
+    Limits,
+    Preflight,
+    PublicFacts,
+    PublicTable,
+    Table,
+    generator,
+)
+from app.engine.synthesizers.public_reweighted import PublicReweighted
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
+from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
+
+PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "public_reweighted.md"
+TRIPS = digits({"zone": 6, "kind": 3, "fare": 8})
+PERSON = PrivacyUnit("entity", "id", 8)
+GAUSSIAN = PrivacyLoss.zcdp(5 * 10**11)
+
+Codes = dict[str, NDArray[np.int64]]
+
+
+def params(**form: object) -> PublicReweightedParams:
+    return PublicReweightedParams.model_validate(form)
+
+
+def trips(rows: int, seed: int, zones: tuple[float, ...] = (4, 3, 2, 1, 1, 1)) -> Codes:
+    """Fares that follow the zone, and kinds that follow nothing."""
+    rng = np.random.default_rng(seed)
+    zone = rng.choice(6, rows, p=np.array(zones) / sum(zones))
+    return {
+        "zone": zone.astype(np.int64),
+        "kind": rng.integers(0, 3, rows),
+        "fare": np.minimum(zone + rng.integers(0, 3, rows), 7).astype(np.int64),
+    }
+
+
+def people(entities: int, seed: int, zones: tuple[float, ...] = (4, 3, 2, 1, 1, 1)) -> Any:
+    """Trips of entities with 1 to 8 of them, and the entity of each."""
+    sizes = np.random.default_rng(seed).integers(1, 9, entities)
+    owner = np.repeat(np.arange(entities), sizes)
+    return trips(len(owner), seed, zones), owner
+
+
+def public(codes: Codes, entity: NDArray[np.int64] | None = None) -> PublicTable:
+    return PublicTable(TRIPS, Table(codes, len(codes["zone"]), entity))
+
+
+def fit(
+    private: tuple[Codes, NDArray[np.int64] | None],
+    prior: PublicTable,
+    form: PublicReweightedParams | None = None,
+    loss: PrivacyLoss = GAUSSIAN,
+    seed: int = 7,
+) -> PublicReweightedModel:
+    codes, entities = private
+    unit = ROW if entities is None else PERSON
+    session = session_on(TRIPS, codes, loss, unit, entities)
+    model = PublicReweighted().fit(session, form or params(), prior, seed, quiet)
+    assert session.remaining.amount < 1000, "all but what is rounded away is spent"
+    return model
+
+
+def check(
+    form: PublicReweightedParams | None = None,
+    unit: PrivacyUnit = PERSON,
+    loss: PrivacyLoss = GAUSSIAN,
+    facts: PublicFacts | None = None,
+    schema: Schema = TRIPS,
+    limits: Limits = LIMITS,
+) -> Preflight:
+    named = facts or PublicFacts(with_entities() if unit.kind == "entity" else TRIPS, 1000)
+    return PublicReweighted().check(schema, unit, form or params(), loss, named, limits)
+
+
+def with_entities() -> Schema:
+    fields = [
+        {
+            "name": name,
+            "type": "integer",
+            "constraints": {"minimum": 0, "maximum": most - 1, "required": True},
+        }
+        for name, most in (("zone", 6), ("kind", 3), ("fare", 8))
+    ]
+    return Schema.parse({"fields": [*fields, {"name": "id", "type": "string", "role": "entity"}]})
+
+
+def pair(codes: Codes) -> NDArray[np.int64]:
+    return np.bincount(codes["zone"] * 8 + codes["fare"], minlength=48)
+
+
+def distance(one: Codes, other: Codes) -> float:
+    return total_variation(pair(one), pair(other))
+
+
+@pytest.mark.parametrize("unit", ["row", "entity"])
+def test_a_drifted_public_table_is_pulled_to_the_private_one(unit: str) -> None:
+    mirrored = (1, 1, 1, 2, 3, 4)
+    if unit == "row":
+        private, prior = (trips(4000, 1), None), public(trips(3000, 2, mirrored))
+    else:
+        private, prior = people(900, 1), public(*people(700, 2, mirrored))
+    made = fit(private, prior).sample(None, generator(3))
+    as_it_is = distance(private[0], prior.table.codes)
+    assert as_it_is > 0.35
+    assert distance(private[0], made.codes) < as_it_is / 3
+
+
+def test_a_public_table_of_the_same_kind_stays_as_it_is_under_much_noise() -> None:
+    private, prior = (trips(4000, 1), None), public(trips(3000, 2))
+    model = fit(private, prior, loss=PrivacyLoss.zcdp(10**8))
+    made = model.sample(3000, generator(3)).codes
+    assert distance(made, private[0]) < distance(prior.table.codes, private[0]) + 0.03
+
+
+def test_values_that_the_public_table_lacks_are_found() -> None:
+    private = people(900, 1)
+    lacking = people(700, 2, (4, 3, 0, 1, 1, 1))
+    made = fit(private, public(*lacking)).sample(None, generator(3)).codes
+    assert 2 not in lacking[0]["zone"]
+    real = np.mean(private[0]["zone"] == 2)
+    assert np.mean(made["zone"] == 2) == pytest.approx(real, abs=0.05)
+
+
+def test_entities_are_as_many_as_there_are_and_none_has_too_many_rows() -> None:
+    private = people(900, 1)
+    made = fit(private, public(*people(400, 2))).sample(None, generator(3))
+    assert made.entity is not None
+    found = np.unique(made.entity)
+    assert found.tolist() == list(range(len(found)))
+    assert len(found) == pytest.approx(900, abs=60)
+    assert np.bincount(made.entity).max() <= PERSON.max_rows
+    assert made.rows == pytest.approx(len(private[1]), rel=0.08)
+
+
+def test_rows_per_entity_follow_the_private_table() -> None:
+    """Private entities have 1 or 2 rows, public ones 1 to 8 of which few have so few."""
+    owner = np.repeat(np.arange(600), np.tile([1, 2], 300))
+    private = trips(len(owner), 1), owner
+    made = fit(private, public(*people(900, 2))).sample(None, generator(3))
+    assert made.entity is not None
+    assert np.bincount(made.entity).mean() == pytest.approx(1.5, abs=0.3)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 37, 5000])
+def test_as_many_rows_as_are_asked_for(rows: int) -> None:
+    model = fit(people(100, 1), public(*people(80, 2)))
+    made = model.sample(rows, generator(3))
+    assert made.rows == rows
+    assert made.entity is not None
+    assert np.bincount(made.entity, minlength=1).max() <= PERSON.max_rows
+
+
+@pytest.mark.parametrize("loss", [PrivacyLoss.zcdp(10**9), PrivacyLoss.pure(10**11), EXACT])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_tiny_tables_are_no_trouble(rows: int, loss: PrivacyLoss) -> None:
+    private = trips(rows, 1), np.arange(rows)
+    for entity in (None, np.zeros(2, dtype=np.int64)):
+        table = private if entity is not None else (private[0], None)
+        model = fit(table, public(trips(2, 2), entity), loss=loss)
+        made = model.sample(5, generator(1))
+        assert {len(column) for column in made.codes.values()} == {5}
+
+
+def test_one_column_and_nulls_and_bins_are_handled() -> None:
+    schema = colours()
+    session = session_on(schema, random_codes(schema, 300), EXACT)
+    prior = PublicTable(schema, Table(random_codes(schema, 200, seed=1), 200))
+    model = PublicReweighted().fit(session, params(columns=["fare"]), prior, 1, quiet)
+    assert list(model.sample(10, generator(1)).codes) == ["fare"]
+    session = session_on(schema, random_codes(schema, 300), EXACT)
+    made = PublicReweighted().fit(session, params(smooth=0.5, mixed=0.2), prior, 1, quiet)
+    assert made.sample(50, generator(1)).rows == 50
+
+
+def test_a_lost_run_is_replayed_with_the_same_questions_and_the_same_bytes() -> None:
+    codes, entities = people(200, 1)
+    prior = public(*people(150, 2))
+    session = session_on(TRIPS, codes, GAUSSIAN, PERSON, entities)
+    heard: list[tuple[str, str, Any]] = []
+
+    def hear(method: str) -> Any:
+        def answer(*question: Any) -> Any:
+            given = getattr(session, method)(*question)
+            heard.append((method, asked(question), given))
+            return given
+
+        return answer
+
+    def replay(method: str) -> Any:
+        def answer(*question: Any) -> Any:
+            known = heard.pop(0)
+            assert known[:2] == (method, asked(question))
+            remaining.append(remaining[-1] - question[1])
+            return known[2]
+
+        return answer
+
+    class Recorded:
+        schema, unit, allowance = TRIPS, PERSON, session.allowance
+        count, scores = staticmethod(hear("count")), staticmethod(hear("scores"))
+
+        @property
+        def remaining(self) -> PrivacyLoss:
+            return session.remaining
+
+    recorded: Any = Recorded()
+    first = PublicReweighted().fit(recorded, params(), prior, 5, quiet).dump()
+    assert [method for method, _, _ in heard] == ["count", "count", "scores", "count"]
+    remaining = [session.allowance]
+
+    class Replayed(Recorded):
+        count, scores = staticmethod(replay("count")), staticmethod(replay("scores"))
+
+        @property
+        def remaining(self) -> PrivacyLoss:
+            return remaining[-1]
+
+    replayed: Any = Replayed()
+    assert PublicReweighted().fit(replayed, params(), prior, 5, quiet).dump() == first
+    assert not heard
+
+
+def asked(question: tuple[Any, ...]) -> str:
+    """A question to the last bit of its references."""
+    queries, loss, *_ = question
+    told = []
+    for each in queries:
+        references = [part.tobytes().hex() for part in getattr(each, "reference", ())]
+        told.append((repr(getattr(each, "count", each)), references))
+    return repr((told, loss))
+
+
+def test_a_stored_model_draws_the_same_rows() -> None:
+    model = fit(people(100, 1), public(*people(80, 2)))
+    again = PublicReweighted().load(TRIPS, PERSON, model.dump())
+    for rows in (None, 60):
+        one, other = (each.sample(rows, generator(9)) for each in (model, again))
+        assert all(np.array_equal(one.codes[name], other.codes[name]) for name in one.codes)
+        assert one.entity is not None
+        assert np.array_equal(one.entity, other.entity)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("codes0", np.full(3, 99, dtype=np.int8)),
+        ("sizes", np.array([9], dtype=np.int8)),
+        ("entities", np.array([-1.0])),
+        ("rows", np.array([np.nan])),
+        ("pool", np.array([-1], dtype=np.int8)),
+        ("kept", [1]),
+        ("smooth", 2),
+        ("columns", ["unknown"]),
+        ("units", -1),
+        ("model", "mst"),
+    ],
+)
+def test_what_is_no_model_is_refused(part: str, value: Any) -> None:
+    header, arrays = unpack(fit(people(20, 1), public(*people(20, 2))).dump())
+    (arrays if isinstance(value, np.ndarray) else header)[part] = value
+    with pytest.raises(ModelFormatError):
+        PublicReweighted().load(TRIPS, PERSON, pack(header, arrays))
+
+
+def test_public_rows_are_required() -> None:
+    found = PublicReweighted().check(TRIPS, PERSON, params(), GAUSSIAN, None, LIMITS)
+    assert [problem.pointer for problem in found.problems] == ["/public_dataset"]
+    found = check(facts=PublicFacts(TRIPS, 100))
+    assert [problem.pointer for problem in found.problems] == ["/public_dataset"], "no entities"
+
+
+@pytest.mark.parametrize(
+    ("form", "pointer"),
+    [
+        ({"measure": [["zone", "colour"]]}, "/params/measure/0/1"),
+        ({"measure": [["zone", "zone"]]}, "/params/measure/0"),
+        ({"watch": ["colour"]}, "/params/watch/0"),
+        ({"pool": ["colour"]}, "/params/pool/0"),
+        ({"keep": ["kind", "kind"]}, "/params/keep"),
+        ({"columns": ["zone"], "keep": ["kind"]}, "/params/keep/0"),
+        ({"columns": ["fare"], "most_cells": 4}, "/params/most_cells"),
+    ],
+)
+def test_what_cannot_be_is_told_at_its_field(form: dict[str, Any], pointer: str) -> None:
+    found = check(params(**form))
+    assert pointer in [problem.pointer for problem in found.problems]
+
+
+def test_clipped_counts_and_a_pure_guarantee_do_not_go_together() -> None:
+    form = params(contribution={"rule": "clipped", "norm": 3})
+    found = check(form, loss=PrivacyLoss.pure(10**12))
+    assert [problem.pointer for problem in found.problems] == ["/params/contribution/rule"]
+    assert not check(loss=PrivacyLoss.pure(10**12)).problems
+
+
+def test_preflight_tells_cells_memory_and_error() -> None:
+    found = check(params(measure=[["zone", "fare"]], watch=["kind"]))
+    assert not found.problems
+    assert found.cells == 48 + 3
+    # The counts have 0.82 of 0.9 of rho = 0.5, and one entity moves them by at most 7.
+    assert found.expected_error == pytest.approx(7 / np.sqrt(2 * 0.5 * 0.82 / 0.9), rel=1e-6)
+    tight = Limits(max_total_rows=10_000, rows=None, memory_bytes=2**20, time_s=60.0)
+    assert [each.pointer for each in check(limits=tight).problems] == ["/params"]
+
+
+def test_a_named_measurement_needs_no_scores() -> None:
+    codes, entities = people(50, 1)
+    session = session_on(TRIPS, codes, GAUSSIAN, PERSON, entities)
+    counted: list[tuple[Any, ...]] = []
+
+    def count(*question: Any) -> Any:
+        counted.append(tuple(each.columns for each in question[0]))
+        return session.count(*question)
+
+    listening = SimpleNamespace(
+        schema=TRIPS, unit=PERSON, allowance=session.allowance, remaining=GAUSSIAN, count=count
+    )
+    form = params(measure=[["zone", "fare"]], watch=[])
+    listening.remaining = session.allowance - session.allowance.split([0.5, 0.5])[0]
+    PublicReweighted().fit(listening, form, public(*people(50, 2)), 1, quiet)
+    assert counted == [((), ()), (("zone", "fare"),)]
+
+
+def test_the_examples_of_its_page_are_valid_requests() -> None:
+    found = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(found) >= 2
+    for text in found:
+        request = json.loads(text)
+        assert request["synthesizer"] == "public_reweighted"
+        params(**request["params"])
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE)
+    assert set(PublicReweightedParams.model_fields) <= set(rows)
