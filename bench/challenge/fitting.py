@@ -44,7 +44,7 @@ def fitted(
     """The model of a checked request. Raises `Refused` with the check's problems."""
     synthesizer = registry.builtin(name)
     params = synthesizer.Params.model_validate(dict(form))
-    aside = int((guarantee.delta or 0) * delta_share(synthesizer, params))
+    aside = int((guarantee.delta or 0) * delta_share(synthesizer, params, schema))
     _, loss = open_guarantee(guarantee, Accountant.BASIC, aside)
     handed = public if public_use(synthesizer) != "no" else None
     facts = None if handed is None else PublicFacts(handed.schema, handed.table.rows)

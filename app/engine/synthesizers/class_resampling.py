@@ -99,11 +99,11 @@ class ClassResamplingParams(PresetParams):
         description="Lists of values of a column of `classes`; the values of a list are one cell.",
     )
     redraw: float = Field(
-        0.8,
+        1.0,
         ge=0,
         le=1,
-        description="Probability that a public entity drawn before is drawn again; 0 draws with, "
-        "1 without replacement.",
+        description="Probability that a public entity drawn before is drawn again: 1 draws without "
+        "replacement until all are drawn, 0 with replacement; 0.8 as published.",
     )
     post_processing: Literal["project", "clip"] = Field(
         "project",

@@ -193,6 +193,15 @@ def test_every_private_entity_is_counted_once_whatever_its_rows(seed: int) -> No
     assert len(model.counts) == 38
 
 
+def test_no_public_entity_is_drawn_again_before_all_of_its_class_are() -> None:
+    """By default: every repeat leaves out another, which makes the sample rougher for nothing."""
+    everyone = taxis(*[[size] for size in range(1, 41)])
+    model = fit(params(preset="sprint3"), everyone, public(taxi(), *everyone))
+    owner = model.sample(None, generator(3)).entity
+    assert owner is not None
+    assert sorted(np.bincount(owner).tolist()) == list(range(1, 41))
+
+
 def test_an_empty_public_class_is_drawn_from_what_there_is() -> None:
     """The published program stopped here."""
     model = fit(params(preset="sprint3"), taxis([20], [20], [2]), public(taxi(), *taxis([2])))
