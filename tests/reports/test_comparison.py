@@ -220,7 +220,7 @@ def aggregates(*levels: dict[tuple[int, ...], int]) -> Aggregates:
 def model(schema: Schema, kept: Aggregates) -> AggregateSeededModel:
     axes = Axes({column.name: column.grouping for column in schema.columns})
     layout = Layout(axes, (None,) * len(axes.shape), {})
-    making = Making(False, 95.0, 1.0, None, False)
+    making = Making(False, 95.0, 1.0, None, "required")
     return AggregateSeededModel(layout, kept, Size(4, None, None), making, 1.0)
 
 

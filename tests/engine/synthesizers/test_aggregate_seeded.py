@@ -35,7 +35,7 @@ from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
 from app.engine.synthesizers.aggregate_seeded.parts import cells_of_sets, parts_of
 from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.base import Preflight, generator
+from app.engine.synthesizers.base import Preflight, Table, generator
 
 EXACT = PrivacyLoss.zcdp(10**18)
 """A rho of a million: sigma is under 0.02 counts, and noise is 0 but for e^-1000."""
@@ -273,6 +273,51 @@ def test_with_columns_that_may_be_empty_no_combination_is_fabricated() -> None:
         for columns in combinations(range(4), size):
             part = items[:, columns]
             assert model.aggregates.holds(part[(part >= 0).all(axis=1)]).all()
+
+
+def fabricated(model: AggregateSeededModel, table: Table) -> int:
+    """How many combinations of up to three values its rows hold that were not kept."""
+    items = model.layout.items(table.codes)
+    parts = [items[:, list(cs)] for size in (1, 2, 3) for cs in combinations(range(4), size)]
+    return sum(
+        int((~model.aggregates.holds(part[(part >= 0).all(axis=1)])).sum()) for part in parts
+    )
+
+
+def test_counted_rows_of_required_columns_hold_no_combination_that_was_not_kept() -> None:
+    """Filling places makes up combinations where the noise has suppressed many."""
+    schema = digits({name: 5 for name in "abcd"})
+    codes = random_codes(schema, 2000, seed=4)
+    codes["b"], codes["c"] = codes["a"], (codes["a"] + codes["d"]) % 5
+    loss = PrivacyLoss.zcdp(2 * 10**10)
+    filled, _ = fitted(schema, codes, loss)
+    table = filled.sample(2000, generator(0))
+    assert (table.rows, fabricated(filled, table) > 0) == (2000, True)
+    model, _ = fitted(schema, codes, loss, complete="counted")
+    table = model.sample(2000, generator(0))
+    assert (table.rows, fabricated(model, table)) == (2000, 0)
+    stored = AggregateSeededModel.load(schema, ROW, model.dump()).sample(2000, generator(0))
+    assert all((stored.codes[name] == table.codes[name]).all() for name in codes)
+
+
+def test_where_no_counted_combinations_make_a_row_none_comes_out() -> None:
+    schema = digits({name: 5 for name in "abcd"})
+    codes = random_codes(schema, 200, seed=4)
+    form = {"fabrication_mode": {"type": "fixed", "values": [60.0, 60.0]}}
+    model, _ = fitted(schema, codes, complete="counted", **form)
+    table = model.sample(50, generator(0))
+    assert table.rows == 0
+    assert all(len(column) == 0 for column in table.codes.values())
+
+
+def test_rows_that_are_tried_again_take_their_time() -> None:
+    schema = digits({name: 5 for name in "abcd"})
+    at = [
+        tuple(each.pointer for each in checked(schema, complete=choice, **form).problems)
+        for choice in ("required", "counted")
+        for form in ({"target_number_of_records": 100_000},)
+    ]
+    assert at == [(), ("/params/target_number_of_records",)]
 
 
 def tagged() -> Schema:

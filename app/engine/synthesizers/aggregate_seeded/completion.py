@@ -6,10 +6,13 @@ value. It is drawn from what its own counts still leave, in proportion to how we
 goes with the record: the product over the record's items of observed over expected counts of
 the pair. Of a pair that was not kept only an upper bound is known, the count at which it
 would have been; it speaks against the pair where even that is below what is expected.
+
+Where nothing may be made up, rows with an open place are dropped instead and others tried.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,15 @@ from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
 from app.engine.synthesizers.aggregate_seeded.synthesis import NO_ITEM, draw
 
 _SMALLEST_LOG = -12.0
+TRIES = 8
+"""For each row asked for, the most that are made where some are dropped."""
+_FRUGAL_TRIES = 4
+"""After so many, items are used as often as it takes: the last of them no longer fit together."""
+_TURNS_PER_TRY = 16
+"""Rows are made in turns, which shrink no further than to this part of those asked for."""
+
+Make = Callable[[NDArray[np.int64], int], NDArray[np.int32]]
+"""Makes so many records of items that are available, which it takes down."""
 
 
 def affinities(
@@ -61,6 +73,28 @@ def complete(
     order = np.argsort(axis, kind="stable")
     starts = np.searchsorted(axis[order], np.arange(records.shape[1] + 1))
     _complete(records, columns, order, starts, available, fallback, affinity, np.uint64(seed))
+
+
+def whole_records(
+    make: Make, columns: NDArray[np.int64], available: NDArray[np.int64], rows: int
+) -> NDArray[np.int32]:
+    """At most `rows` records that have an item in each of `columns`, none filled in.
+
+    The items of a record that is dropped are available again.
+    """
+    plenty = np.where(available > 0, rows, 0)
+    kept = [make(available, 0)]
+    missing, left = rows, TRIES * rows
+    while missing and left:
+        stock = available if left > (TRIES - _FRUGAL_TRIES) * rows else plenty.copy()
+        records = make(stock, min(left, max(missing, rows // _TURNS_PER_TRY)))
+        left -= len(records)
+        places = np.flatnonzero((records[:, columns] >= 0).all(axis=1))[:missing]
+        returned = np.delete(records, places, axis=0)
+        np.add.at(stock, returned[returned >= 0], 1)
+        kept.append(records[places])
+        missing -= len(places)
+    return np.concatenate(kept)
 
 
 @compiled

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from math import comb
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from app.engine.privacy.queries import Parts
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
-from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete
+from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete, whole_records
 from app.engine.synthesizers.aggregate_seeded.layout import Layout
 from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
+from app.engine.synthesizers.aggregate_seeded.params import Completion
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
 from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
 from app.engine.synthesizers.archive import counts as stored_counts
@@ -40,7 +41,7 @@ class Making:
     weight_selection_percentile: float
     scale_factor: float
     rows: int | None
-    complete_all: bool
+    complete: Completion
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,7 +49,7 @@ class Making:
             "weight_selection_percentile": self.weight_selection_percentile,
             "scale_factor": self.scale_factor,
             "rows": self.rows,
-            "complete_all": self.complete_all,
+            "complete": self.complete,
         }
 
     @classmethod
@@ -59,10 +60,12 @@ class Making:
                 float(wire["weight_selection_percentile"]),
                 float(wire["scale_factor"]),
                 None if wire["rows"] is None else number(wire, "rows", least=1, most=_MOST_ROWS),
-                bool(wire["complete_all"]),
+                wire["complete"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFormatError("the stored model has no valid options") from error
+        if making.complete not in get_args(Completion):
+            raise ModelFormatError("the stored model has no valid options")
         if not (0 < making.weight_selection_percentile <= 100 and 0 < making.scale_factor <= 1000):
             raise ModelFormatError("the stored model has no valid options")
         return making
@@ -85,27 +88,36 @@ class AggregateSeededModel:
     in_pairs: NDArray[np.int64] | None = None
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        """As many rows; fewer only where `complete` is `counted`."""
         wanted = rows if rows is not None else self.making.rows
         wanted = self.size.rows if wanted is None else wanted
         records = self.records(wanted, rng)
         groupings = self.layout.axes.groupings
         cells = self.layout.cells(records)
         codes = {name: groupings[name].expand(cells[name], rng) for name in groupings}
-        return Table(codes, wanted, self.size.deal(wanted, rng))
+        return Table(codes, len(records), self.size.deal(len(records), rng))
 
     def records(self, rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
         """Items of each synthetic row in each column, -1 for none, in random order."""
         scale = self.making.scale_factor * rows / max(self._units, 1)
         available = self._available(rows, scale, rng)
-        records = synthesised(
-            self.aggregates,
-            self.layout.axis,
-            available,
-            rows,
-            Rules(self.making.use_synthetic_counts, self.making.weight_selection_percentile),
-            int(rng.integers(2**63)),
-            scale,
-        )
+
+        def make(stock: NDArray[np.int64], number: int) -> NDArray[np.int32]:
+            return synthesised(
+                self.aggregates,
+                self.layout.axis,
+                stock,
+                number,
+                Rules(self.making.use_synthetic_counts, self.making.weight_selection_percentile),
+                int(rng.integers(2**63)),
+                scale,
+            )
+
+        if self.making.complete == "counted":
+            records = whole_records(make, self.layout.required, available, rows)
+            rng.shuffle(records)
+            return records
+        records = make(available, rows)
         open_columns = self._completed_columns()
         if open_columns.size and (records[:, open_columns] < 0).any():
             self._complete(records, open_columns, available, int(rng.integers(2**63)))
@@ -150,7 +162,7 @@ class AggregateSeededModel:
         return self.size.rows if self.size.entities is None else self.size.entities
 
     def _completed_columns(self) -> NDArray[np.int64]:
-        return self.layout.fillable if self.making.complete_all else self.layout.required
+        return self.layout.fillable if self.making.complete == "all" else self.layout.required
 
     def _single_counts(self) -> NDArray[np.int64]:
         counts = np.zeros(self.layout.most_items, dtype=np.int64)

@@ -32,6 +32,7 @@ class AdaptiveThresholds(Params):
 
 
 Custom = Annotated[FixedThresholds | AdaptiveThresholds, Field(discriminator="type")]
+Completion = Literal["required", "all", "counted"]
 Mode = Literal["uncontrolled", "progressive", "balanced", "minimise", "graded"]
 
 
@@ -105,9 +106,11 @@ class AggregateSeededParams(PresetParams):
         "the counted pairs (`with_pairs`, the default on an entity unit, which counts once for "
         "an item of many rows).",
     )
-    complete: Literal["required", "all"] = Field(
+    complete: Completion = Field(
         "required",
-        description="Columns whose open places are filled: those that cannot be empty, or all.",
+        description="Columns whose open places are filled: those that cannot be empty, or `all`. "
+        "`counted`: none; a row that cannot be completed from counted combinations is dropped and "
+        "tried again, and fewer rows come out, or none, where these leave too few.",
     )
 
     presets: ClassVar = {

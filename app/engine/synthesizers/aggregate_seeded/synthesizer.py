@@ -19,6 +19,7 @@ from app.engine.synthesizers.aggregate_seeded.budget import (
     first_threshold,
     scale_of,
 )
+from app.engine.synthesizers.aggregate_seeded.completion import TRIES
 from app.engine.synthesizers.aggregate_seeded.layout import Layout, layout_problems
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, Making
 from app.engine.synthesizers.aggregate_seeded.params import (
@@ -86,7 +87,7 @@ class AggregateSeeded:
         errors = _expected_errors(division, len(sizes), unit, params.reporting_length)
         problems = (
             noise_problems(errors, Contribution())
-            + _row_problems(params.target_number_of_records, limits)
+            + _row_problems(params, limits)
             + _counting_problems(layout.most_of_row, params.reporting_length, unit)
             + run_problems(memory, tuples, limits)
         )
@@ -114,7 +115,7 @@ class AggregateSeeded:
             params.weight_selection_percentile,
             params.aggregate_counts_scale_factor,
             params.target_number_of_records,
-            params.complete == "all",
+            params.complete,
         )
         return AggregateSeededModel(
             layout,
@@ -239,14 +240,15 @@ def _expected_errors(
     return (*of_counts, scale_of(division.sizes) * unit.max_rows * math.sqrt(3 / 2))
 
 
-def _row_problems(target: int | None, limits: Limits) -> tuple[Problem, ...]:
-    rows = limits.rows if limits.rows is not None else target
-    if rows is None or rows * _SECONDS_PER_ROW <= limits.time_s / 2:
+def _row_problems(params: AggregateSeededParams, limits: Limits) -> tuple[Problem, ...]:
+    rows = limits.rows if limits.rows is not None else params.target_number_of_records
+    tries = TRIES if params.complete == "counted" else 1
+    if rows is None or rows * tries * _SECONDS_PER_ROW <= limits.time_s / 2:
         return ()
     return (
         Problem(
             "/rows" if limits.rows is not None else "/params/target_number_of_records",
-            f"making {rows} rows would take about {round(rows * _SECONDS_PER_ROW)} seconds",
+            f"making {rows} rows would take about {round(rows * tries * _SECONDS_PER_ROW)} seconds",
             "ask for fewer rows",
         ),
     )
