@@ -111,8 +111,6 @@ def main() -> None:
             epsilons, seeds = plan.epsilons(asked.epsilons), plan.seeds(asked.seeds)
         except plan.NotUnderstood as error:
             sys.exit(f"bench.synthesizers: {error}")
-        if missing := plan.absent():
-            print(f"left out, not in the registry: {', '.join(missing)}", file=sys.stderr)
         results = Results(asked.out)
         done = set() if asked.again else {each.key for each in results.runs()}
         loaded: dict[str, CodedTable] = {}

@@ -72,11 +72,6 @@ def implementations(names: Sequence[str], places: Places) -> dict[str, Implement
     }
 
 
-def absent() -> list[str]:
-    """Of the compared synthesizers those that the registry does not list."""
-    return [name for name in COMPARED if name not in _built_in()]
-
-
 def seeds(words: Sequence[str]) -> Setting[int]:
     """How many runs: `5 dpmm-aim=1`."""
     common, own = _own(words)
@@ -102,7 +97,7 @@ def _known(places: Places) -> dict[str, Implementation]:
         name: InProcess(name)
         if places.in_process
         else Served(name, places.stores, places.settle_s, places.time_limit_s)
-        for name in sorted(_built_in(), key=lambda name: (name not in COMPARED, name))
+        for name in dict.fromkeys((*COMPARED, *_built_in()))
     }
     peers = [
         Peer(package, method, places.virtualenvs, places.time_limit_s)

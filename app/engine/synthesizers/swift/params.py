@@ -56,7 +56,7 @@ class SwiftParams(Params):
         description="Cells below this many standard errors are merged before pairs are counted.",
     )
     most_cells: int = Field(
-        250_000,
+        1_000_000,
         ge=4,
         le=5_000_000,
         description="The most cells of the junction tree, and of all measured pairs together.",
