@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy.special import ndtri
+from statistics import NormalDist
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.synthesizers.contribution import UNPAID
@@ -45,12 +44,12 @@ def sigmas(rho: float, quantile_share: float, proportions: Sequence[float]) -> t
 def first_threshold(sigma: float, limit: int, delta: float) -> float:
     """rho_1 = 1 + sigma_1 sqrt(Delta_1) PhiInv((1 - delta / 2)^(1 / Delta_1))."""
     tail = -math.expm1(math.log1p(-delta / 2) / limit)
-    return 1 - sigma * math.sqrt(limit) * float(ndtri(tail))
+    return 1 - sigma * math.sqrt(limit) * NormalDist().inv_cdf(tail)
 
 
 def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
     """rho_k = sigma_k sqrt(Delta_k) PhiInv(1 - eta_k / 2); the document writes Delta_1."""
-    return -sigma * math.sqrt(limit) * float(ndtri(eta / 2))
+    return -sigma * math.sqrt(limit) * NormalDist().inv_cdf(eta / 2)
 
 
 def scale_of(loss: PrivacyLoss) -> float:
