@@ -286,7 +286,7 @@ def fabricated(model: AggregateSeededModel, table: Table) -> int:
 
 def test_counted_rows_of_required_columns_hold_no_combination_that_was_not_kept() -> None:
     """Filling places makes up combinations where the noise has suppressed many."""
-    schema = digits({name: 5 for name in "abcd"})
+    schema = digits(dict.fromkeys("abcd", 5))
     codes = random_codes(schema, 2000, seed=4)
     codes["b"], codes["c"] = codes["a"], (codes["a"] + codes["d"]) % 5
     loss = PrivacyLoss.zcdp(2 * 10**10)
@@ -301,7 +301,7 @@ def test_counted_rows_of_required_columns_hold_no_combination_that_was_not_kept(
 
 
 def test_where_no_counted_combinations_make_a_row_none_comes_out() -> None:
-    schema = digits({name: 5 for name in "abcd"})
+    schema = digits(dict.fromkeys("abcd", 5))
     codes = random_codes(schema, 200, seed=4)
     form = {"fabrication_mode": {"type": "fixed", "values": [60.0, 60.0]}}
     model, _ = fitted(schema, codes, complete="counted", **form)
@@ -311,7 +311,7 @@ def test_where_no_counted_combinations_make_a_row_none_comes_out() -> None:
 
 
 def test_rows_that_are_tried_again_take_their_time() -> None:
-    schema = digits({name: 5 for name in "abcd"})
+    schema = digits(dict.fromkeys("abcd", 5))
     at = [
         tuple(each.pointer for each in checked(schema, complete=choice, **form).problems)
         for choice in ("required", "counted")
