@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.datasets.codes import StoredCodes, read_table
+from app.datasets.models import DatasetRow
 from app.engine.privacy.certificate import Assurance, Certificate
 from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel
@@ -77,17 +78,20 @@ class _Order:
     entry: Entry
     accountant: Accountant
     ledger_row_hash: str
+    max_total_rows: int
 
     @classmethod
     def read(cls, context: JobContext) -> _Order:
         with context.database.read() as session:
             release = repository.release(session, context.subject_id)
             account = repository.account(session, release.account_id)
+            dataset = session.get_one(DatasetRow, release.dataset_id)
             return cls(
                 release,
                 registry.entry(release.synthesizer, context.settings.declared),
                 Accountant(account.accountant),
                 ledger_hash(session, account.id, release.ledger_sequence),
+                dataset.max_total_rows,
             )
 
     @property
@@ -109,8 +113,15 @@ class _Order:
 
     def first_sample(self, schema: Schema, unit: PrivacyUnit, model: bytes) -> Sample:
         release = self.release
-        seed = samples.first_seed(release)
-        return Sample(release.synthesizer, schema, unit, model, release.rows, seed)
+        return Sample(
+            release.synthesizer,
+            schema,
+            unit,
+            model,
+            release.rows,
+            samples.first_seed(release),
+            self.max_total_rows,
+        )
 
     def certificate(self, unit: PrivacyUnit, journal: StoredJournal) -> Certificate:
         release = self.release

@@ -65,6 +65,7 @@ class _Order:
     release: ReleaseRow
     schema: Schema
     unit: PrivacyUnit
+    max_total_rows: int
     model: bytes
     tables: Sequence[Published]
 
@@ -82,6 +83,7 @@ class _Order:
             release,
             schema,
             PrivacyUnit.parse(dataset.unit),
+            dataset.max_total_rows,
             BlobStore(context.database).read_all(release.id, MODEL),
             tables,
         )
@@ -89,8 +91,15 @@ class _Order:
     @property
     def first_sample(self) -> Sample:
         release = self.release
-        seed = samples.first_seed(release)
-        return Sample(release.synthesizer, self.schema, self.unit, self.model, release.rows, seed)
+        return Sample(
+            release.synthesizer,
+            self.schema,
+            self.unit,
+            self.model,
+            release.rows,
+            samples.first_seed(release),
+            self.max_total_rows,
+        )
 
     def subject(self, columns: tuple[str, ...]) -> Subject:
         stated = {"expected_errors": self.release.expected_errors or []}

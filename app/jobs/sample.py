@@ -36,5 +36,6 @@ def _request(context: JobContext) -> Sample:
         model=BlobStore(context.database).read_all(release.id, MODEL),
         rows=sample.rows,
         seed=sample.seed,
+        most_rows=dataset.max_total_rows,
         kind=cast(Literal["rows", "counts"], sample.kind),
     )

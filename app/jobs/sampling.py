@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from app.engine.constraints.stream import RepairedRows
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import CountsTable, Table, generator
+from app.engine.synthesizers.base import CountsTable, Table, generator, rows_to_ask
 from app.engine.synthesizers.operations import Sample
 from app.jobs.child import ChildHost, ChildUnusable
 from app.jobs.context import JobContext
@@ -57,7 +57,8 @@ def _own_table(context: JobContext, request: Sample) -> CountsTable | Iterator[T
     if request.kind == "counts":
         counted: CountsTable = model.counts()  # type: ignore[attr-defined]
         return counted
-    table = model.sample(request.rows, generator(request.seed))
+    rows = rows_to_ask(model, request.rows, request.most_rows)
+    table = model.sample(rows, generator(request.seed))
     if table.rows > context.settings.max_sample_rows:
         raise ChildUnusable("the noisy count is beyond the most rows of a sample")
     return iter([table])

@@ -275,6 +275,24 @@ class CountsModel(Model, Protocol):
     def counts(self) -> CountsTable: ...
 
 
+class SizedModel(Model, Protocol):
+    """A model that knows how many rows it makes unasked; all built-in ones do."""
+
+    @property
+    def noisy_rows(self) -> int:
+        """About as many rows as `sample(None, ...)` gives."""
+        ...
+
+
+def rows_to_ask(model: Model, rows: int | None, most: int) -> int | None:
+    """What to ask a model for: a noisy count beyond `most` rows, a public bound, is that bound.
+
+    Large noise on a small table would else make millions of rows that nobody foresaw.
+    """
+    noisy: int = getattr(model, "noisy_rows", 0)
+    return most if rows is None and noisy > most else rows
+
+
 class ExpectingModel(Model, Protocol):
     """A model that bounds its own errors. Any model may; it is asked once, when it is fitted."""
 

@@ -29,6 +29,7 @@ from app.engine.synthesizers.base import (
     delta_share,
     expected_errors,
     generator,
+    rows_to_ask,
 )
 from app.engine.synthesizers.operations import Check, Checked, Described, FitTask, Sample
 
@@ -139,7 +140,8 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
         counting: CountsModel = model  # type: ignore[assignment]  # asked of those that count
         channel.send(operations.counts_frame(counting.counts()))
         return
-    for part in operations.table_parts(model.sample(sample.rows, generator(sample.seed))):
+    rows = rows_to_ask(model, sample.rows, sample.most_rows)
+    for part in operations.table_parts(model.sample(rows, generator(sample.seed))):
         channel.send(part)
 
 

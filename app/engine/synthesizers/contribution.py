@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Params, Problem
@@ -129,10 +129,16 @@ def contribution_problems(
     return ()
 
 
-def noise_problems(errors: Sequence[float], contribution: Contribution) -> tuple[Problem, ...]:
-    """Noise of these standard deviations would pass the largest scale the kernel draws."""
+def noise_problems(
+    errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
+) -> tuple[Problem, ...]:
+    """Noise of these standard deviations would pass the largest scale the kernel draws.
+
+    `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
+    """
     steps = GRID if contribution.rule == "clipped" else 1
-    if max(errors) * steps <= LARGEST_SCALE:
+    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
+    if max(drawn, default=0.0) <= LARGEST_SCALE:
         return ()
     return (
         Problem(

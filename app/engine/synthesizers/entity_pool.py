@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -129,6 +130,10 @@ class ClassResamplingModel:
         distinct = {id(members): members for members in self.pools}
         means = {key: float(sizes[members].mean()) for key, members in distinct.items()}
         return np.array([means[id(members)] for members in self.pools])
+
+    @property
+    def noisy_rows(self) -> int:
+        return math.ceil(self.counts @ self.mean_rows)
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Entities of each class as counted, or in these shares as many as fill `rows` rows.

@@ -32,6 +32,10 @@ class TableModel:
     graph: GraphicalModel
     size: Size
 
+    @property
+    def noisy_rows(self) -> int:
+        return self.size.rows
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         rows = self.size.rows if rows is None else rows
         cells = self.graph.sample(rows, rng)

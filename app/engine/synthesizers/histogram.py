@@ -115,6 +115,10 @@ class HistogramModel:
             Count(self.axes.names, self.axes.groupings, self.contribution), self.values
         )
 
+    @property
+    def noisy_rows(self) -> int:
+        return self.size.rows
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         rows = self.size.rows if rows is None else rows
         weights = self.values.astype(np.float64)

@@ -68,6 +68,10 @@ class IndependentModel:
     shares: tuple[NDArray[np.float64], ...]
     size: Size
 
+    @property
+    def noisy_rows(self) -> int:
+        return self.size.rows
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Each column is apportioned, then shuffled by itself, so columns are independent."""
         rows = self.size.rows if rows is None else rows

@@ -177,11 +177,13 @@ class Mst:
             ),
         )
         progress(0.6, "counting pairs")
-        pairs = _measure_pairs(session, columns.merged, edges, contribution)
+        answers: tuple[Measurement, ...] = ()
+        if len(axes.names) > 1:
+            answers = _measure(session, columns.merged, edges, contribution)
         progress(0.75, "fitting the tree")
         graph = fit(
             columns.shape,
-            [*columns.marginals, *(in_rows(answer, columns.size) for answer in pairs)],
+            [*columns.marginals, *(in_rows(answer, columns.size) for answer in answers)],
             columns.total,
             zeros=structural_zeros(session.schema, columns.merged.groupings, edges),
         )
@@ -254,14 +256,17 @@ def _errors(
     return errors
 
 
-def _measure_pairs(
+def _measure(
     session: Session, axes: Axes, pairs: Sequence[Pair], contribution: Contribution
 ) -> tuple[Measurement, ...]:
-    """Noisy histograms of the pairs, for all that is left of the allowance."""
-    if not pairs:
-        return ()
+    """Noisy histograms of the pairs, for all that is left of the allowance.
+
+    Where no pair is worth measuring, the columns are measured once more.
+    """
+    asked: list[tuple[str, ...]] = [*pairs] or [(name,) for name in axes.names]
     questions = [
-        Count(pair, {name: axes.groupings[name] for name in pair}, contribution) for pair in pairs
+        Count(names, {name: axes.groupings[name] for name in names}, contribution)
+        for names in asked
     ]
     left = session.remaining
     return session.count(questions, PrivacyLoss(left.kind, left.amount))

@@ -101,7 +101,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Draw rows from a stored model, or hand out its counts. `rows` None: the noisy count."""
+    """Draw rows from a stored model, or hand out its counts.
+
+    `rows` None: the noisy count, of which the model takes no more than the public `most_rows`.
+    """
 
     name: str
     schema: Schema
@@ -109,6 +112,7 @@ class Sample:
     model: bytes
     rows: int | None
     seed: int
+    most_rows: int
     kind: Literal["rows", "counts"] = "rows"
 
     def to_frame(self) -> Frame:
@@ -119,6 +123,7 @@ class Sample:
             "unit": self.unit.to_wire(),
             "rows": self.rows,
             "seed": self.seed,
+            "most_rows": self.most_rows,
             "kind": self.kind,
         }
         return Frame(header, (np.frombuffer(self.model, dtype=np.uint8),))
@@ -132,6 +137,7 @@ class Sample:
             model.tobytes(),
             header["rows"],
             header["seed"],
+            header["most_rows"],
             header["kind"],
         )
 

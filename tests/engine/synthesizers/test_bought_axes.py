@@ -42,6 +42,7 @@ BUYERS = [
     (Aim(), AimParams),
     (Histogram(), HistogramParams),
 ]
+BUYER_NAMES = [synthesizer.name for synthesizer, _ in BUYERS]
 
 
 def incomes(bins: object = None, most: int = 99_999, **keys: object) -> Schema:
@@ -237,7 +238,7 @@ def test_a_share_of_the_loss_is_divided_over_the_quantiles_of_all_columns() -> N
     assert plan.each.amount == int(0.3 * GAUSSIAN.amount) // 17
 
 
-@pytest.mark.parametrize(("synthesizer", "form"), BUYERS, ids=lambda each: str(each)[-20:])
+@pytest.mark.parametrize(("synthesizer", "form"), BUYERS, ids=BUYER_NAMES)
 @pytest.mark.parametrize("loss", [GAUSSIAN, PrivacyLoss.pure(10**13)], ids=["zcdp", "pure"])
 @pytest.mark.parametrize("kind", ["row", "entity"])
 def test_a_fit_spends_all_and_draws_rows_within_the_range(
@@ -338,7 +339,7 @@ def test_values_cannot_be_found_without_delta_or_loss(loss: PrivacyLoss, pointer
     assert [problem.pointer for problem in problems] in ([pointer], ["/params/values_share"])
 
 
-@pytest.mark.parametrize(("synthesizer", "form"), BUYERS, ids=lambda each: str(each)[-20:])
+@pytest.mark.parametrize(("synthesizer", "form"), BUYERS, ids=BUYER_NAMES)
 @pytest.mark.parametrize("kind", ["row", "entity"])
 def test_rows_have_the_values_that_were_found(synthesizer: object, form: object, kind: str) -> None:
     schema, unit, entities = TOWNS, ROW, None

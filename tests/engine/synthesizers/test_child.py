@@ -118,7 +118,7 @@ def fit(
 
 
 def sample_of(model: bytes, rows: int | None = 50, name: str = "mst") -> Sample:
-    return Sample(name, SCHEMA, HOUSEHOLD, model, rows, seed=3)
+    return Sample(name, SCHEMA, HOUSEHOLD, model, rows, seed=3, most_rows=1000)
 
 
 def check_of(name: str, form: dict[str, object], public: PublicFacts | None = None) -> Check:
@@ -178,7 +178,7 @@ def test_no_rows_come_as_one_empty_part(start: Starter) -> None:
 
 def test_counts_come_as_a_table(start: Starter) -> None:
     model = fit(start(), FitTask("histogram", {"columns": ["size"]}, seed=7), loss=EXACT)
-    request = Sample("histogram", SCHEMA, HOUSEHOLD, model, None, 0, "counts")
+    request = Sample("histogram", SCHEMA, HOUSEHOLD, model, None, 0, 1000, "counts")
     counts = host.counts(start(), request)
     expected = np.bincount(random_codes(SCHEMA, 300)["size"], minlength=10)
     assert counts.values.tolist() == expected.tolist()
@@ -188,7 +188,7 @@ def test_counts_come_as_a_table(start: Starter) -> None:
 def test_what_has_no_counts_says_so_to_the_custodian(start: Starter) -> None:
     model = fit(start(), FitTask("mst", {}, seed=7))
     with pytest.raises(ChildGaveUp) as raised:
-        host.counts(start(), Sample("mst", SCHEMA, HOUSEHOLD, model, None, 0, "counts"))
+        host.counts(start(), Sample("mst", SCHEMA, HOUSEHOLD, model, None, 0, 1000, "counts"))
     assert "counts" in raised.value.detail
     assert "counts" not in str(raised.value)
 

@@ -47,7 +47,7 @@ def test_long_ordered_columns_are_smoothed_and_short_ones_are_not() -> None:
     columns = measured(schema, codes, PrivacyLoss.zcdp(2 * 10**8))
     answers = columns.estimates
     assert np.unique(answers[0].variances).size == 1
-    assert (answers[1].variances < answers[0].variances[0] / 4).all()
+    assert np.median(answers[1].variances) < answers[0].variances[0] / 4
     assert np.abs(answers[1].means - 500).mean() < 40
 
 

@@ -9,7 +9,7 @@ from app.engine.inference.measurements import NoisyMarginal
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.axes import choose_axes
-from app.engine.synthesizers.base import generator
+from app.engine.synthesizers.base import generator, rows_to_ask
 from app.engine.synthesizers.compression import Compression
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.size import Size
@@ -30,6 +30,12 @@ def tied(rows: int = 400) -> TableModel:
         rows,
     )
     return TableModel("swift", axes, compressions, graph, Size(rows, None, 1))
+
+
+def test_a_noisy_count_beyond_the_public_bound_is_that_bound() -> None:
+    assert rows_to_ask(tied(400), None, 399) == 399
+    assert rows_to_ask(tied(400), None, 400) is None
+    assert rows_to_ask(tied(400), 1000, 399) == 1000
 
 
 def test_rows_follow_the_model_and_merged_cells_are_restored() -> None:

@@ -41,6 +41,7 @@ class NoisyOnly:
 
     unit = RESIDENT
     allowance = EPSILON_1
+    remaining = EPSILON_1
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -164,7 +165,11 @@ def test_the_noise_is_whole_numbers_of_scale_k_over_epsilon() -> None:
         return tuple(heard)
 
     listening = SimpleNamespace(
-        schema=schema, unit=RESIDENT, allowance=session.allowance, count=count
+        schema=schema,
+        unit=RESIDENT,
+        allowance=session.allowance,
+        remaining=session.allowance,
+        count=count,
     )
     Histogram().fit(listening, params(), None, 5, quiet)
     cells = heard[0]

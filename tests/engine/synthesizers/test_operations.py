@@ -40,7 +40,7 @@ def test_requests_come_back_as_they_were_sent() -> None:
         "mst", {}, SCHEMA, HOUSEHOLD, PrivacyLoss.pure(5), PublicFacts(SCHEMA, 9), LIMITS
     )
     assert Check.from_frame(travelled(with_public.to_frame()).header) == with_public
-    sample = Sample("mst", SCHEMA, ROW, b"model", None, 2**63, "counts")
+    sample = Sample("mst", SCHEMA, ROW, b"model", None, 2**63, 1000, "counts")
     frame = travelled(sample.to_frame())
     assert Sample.from_frame(frame.header, frame.arrays[0]) == sample
 

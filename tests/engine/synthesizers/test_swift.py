@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.privacy.library import LocalSession
@@ -154,7 +155,8 @@ def test_independent_columns_are_left_alone() -> None:
     model = Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
     table = model.sample(1000, generator(0))
     assert {len(values) for values in table.codes.values()} == {1000}
-    assert len(asked.asked) <= 3
+    assert len(asked.asked) == 3
+    assert asked.remaining.amount <= 10
 
 
 def test_the_same_answers_give_the_same_questions_and_bytes() -> None:
@@ -176,6 +178,29 @@ def test_a_pair_too_large_is_sampled_independently() -> None:
     model = Swift().fit(session(), params(columns=["colour", "size"], most_cells=4), None, 7, quiet)
     assert max(map(len, model.graph.tree.cliques)) == 1
     assert model.sample(100, generator(4)).rows == 100
+
+
+def test_what_no_pair_is_worth_buys_the_columns_again() -> None:
+    asked, _ = recorded(params(most_cells=4))
+    question: Any = asked.asked[-1][1]
+    queries, _ = question
+    assert {len(query.columns) for query in queries} == {1}
+    assert asked.remaining.amount <= 10
+
+
+def test_weights_too_small_to_multiply_are_refused() -> None:
+    with pytest.raises(ValidationError, match="greater than or equal"):
+        params(column_weights={"colour": 1e-200})
+
+
+def test_distances_whose_noise_cannot_be_drawn_are_told() -> None:
+    schema, unit = digits({f"c{i}": 4 for i in range(20)}), PrivacyUnit("entity", "id", 200)
+    pointers = []
+    for epsilon in (5 * 10**8, 2 * 10**9):
+        loss = PrivacyLoss.pure(epsilon)
+        checked = Swift().check(schema, unit, params(), loss, None, LIMITS)
+        pointers.append([problem.pointer for problem in checked.problems])
+    assert pointers == [["/guarantee"], []]
 
 
 @pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE, EXACT])

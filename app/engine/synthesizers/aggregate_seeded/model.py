@@ -87,11 +87,13 @@ class AggregateSeededModel:
     unseen: float
     in_pairs: NDArray[np.int64] | None = None
 
+    @property
+    def noisy_rows(self) -> int:
+        return self.size.rows if self.making.rows is None else self.making.rows
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """As many rows; fewer only where `complete` is `counted`."""
-        wanted = rows if rows is not None else self.making.rows
-        wanted = self.size.rows if wanted is None else wanted
-        records = self.records(wanted, rng)
+        records = self.records(self.noisy_rows if rows is None else rows, rng)
         groupings = self.layout.axes.groupings
         cells = self.layout.cells(records)
         codes = {name: groupings[name].expand(cells[name], rng) for name in groupings}

@@ -22,6 +22,10 @@ class BoundedModel:
     def graph(self) -> GraphicalModel:
         return self.table.graph
 
+    @property
+    def noisy_rows(self) -> int:
+        return self.table.noisy_rows
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         return self.table.sample(rows, rng)
 

@@ -18,7 +18,7 @@ from app.engine.synthesizers.contribution import AllRows, ContributionForm
 
 LARGEST_DEGREE = 4
 
-Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 
 
 class Shares(Params):

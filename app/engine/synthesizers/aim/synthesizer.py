@@ -107,7 +107,7 @@ class Aim:
         problems += _choosing_problems(axes, workload, limits)
         losses = _Losses.of(loss, axes, params, unit, workload)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
-        problems += noise_problems(errors, contribution)
+        problems += noise_problems(errors, contribution, losses.score_errors(axes, unit, workload))
         return Preflight(forecast.drawn, memory, errors[0], problems)
 
     def delta_for_values(self, params: AimParams, schema: Schema) -> float:
@@ -278,7 +278,7 @@ class _Losses:
         most_cells: int,
         workload: Workload,
     ) -> tuple[float, ...]:
-        """Noise in a cell of a marginal of the first round, then of every other question."""
+        """Noise in a cell of a marginal of the first round, then of columns and choices."""
         found = expected_errors(
             one_way.questions(axes, contribution, unit),
             one_way.shares(axes, contribution, unit, self.one_way),
@@ -290,14 +290,18 @@ class _Losses:
             found = (first, *found)
         if len(workload.candidates) > 1:
             found = (*found, expected_score_error(unit, self.schedule.select))
-        if self.bounds.amount:
-            groupings = axes.groupings
-            counts = [
-                Count(clique, {name: groupings[name] for name in clique})
-                for clique in bounds.bounded(axes, workload.closure)
-            ]
-            found += expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)[:1]
         return found
+
+    def score_errors(self, axes: Axes, unit: PrivacyUnit, workload: Workload) -> tuple[float, ...]:
+        """Noise in the distance of a bounded marginal, if any is bounded."""
+        if not self.bounds.amount:
+            return ()
+        groupings = axes.groupings
+        counts = [
+            Count(clique, {name: groupings[name] for name in clique})
+            for clique in bounds.bounded(axes, workload.closure)
+        ]
+        return expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)[:1]
 
 
 def _usual_shares(loss: PrivacyLoss, axes: Axes, params: AimParams, unit: PrivacyUnit) -> Shares:

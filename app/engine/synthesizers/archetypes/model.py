@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,6 +146,11 @@ class ArchetypesModel:
         pools = Pools.of(self.archetype, len(self.archetype_shares))
         public = self.public.rows_per_entity()
         return RowNumbers(self.rows_rule, self.unit.max_rows, pools, public, self.bought)
+
+    @property
+    def noisy_rows(self) -> int:
+        mean = self._row_numbers.mean(self.archetype_shares)
+        return min(math.ceil(self.entities * mean), self.most_rows)
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """`rows` rows; None: those of the noisy number of entities, at most `most_rows`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,18 @@ class LinkedHistogramsModel:
     weights: tuple[Weights, ...]
     expected: tuple[NDArray[np.float64], ...]
 
+    @property
+    def mean_rows(self) -> float:
+        """Rows of an entity; 1 on a row unit."""
+        if self.lengths is None:
+            return 1.0
+        cells = Weights.of(self.lengths)
+        return float(cells.values @ (cells.cells + 1) / cells.values.sum())
+
+    @property
+    def noisy_rows(self) -> int:
+        return math.ceil(self.entities * self.mean_rows)
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Entities get their numbers of rows, then each group is drawn, then linked.
 
@@ -62,8 +75,7 @@ class LinkedHistogramsModel:
         cells = Weights.of(self.lengths)
         entities = self.entities
         if rows is not None:
-            mean = float(cells.values @ (cells.cells + 1) / cells.values.sum())
-            entities = min(max(round(rows / mean), -(-rows // most)), rows)
+            entities = min(max(round(rows / self.mean_rows), -(-rows // most)), rows)
         lengths = cells.draw(entities, rng) + 1
         if rows is not None:
             lengths = _adding_up_to(lengths, rows, most, rng)

@@ -31,16 +31,24 @@ class PublicReweightedModel:
     units: int
     smooth: float
 
+    @property
+    def rows_each(self) -> float:
+        """Rows of an entity, drawn by weight."""
+        shares = self.weighed.entities / self.weighed.entities.sum()
+        return float(shares @ self.weighed.sizes)
+
+    @property
+    def noisy_rows(self) -> int:
+        return min(round(self.units * self.rows_each), self.units * self.unit.max_rows)
+
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """`rows` rows; None: those of the noisy number of entities."""
-        shares = self.weighed.entities / self.weighed.entities.sum()
-        rows_each = float(shares @ self.weighed.sizes)
         most = self.unit.max_rows
         if rows is None:
-            entities = self.units
-            wanted = min(round(entities * rows_each), entities * most)
+            entities, wanted = self.units, self.noisy_rows
         else:
-            entities = max(round(rows / max(rows_each, 1e-9)), -(-rows // most), min(rows, 1))
+            entities = round(rows / max(self.rows_each, 1e-9))
+            entities = max(entities, -(-rows // most), min(rows, 1))
             wanted = rows
         if not wanted:
             return self._table(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
+from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.axes import Axes, choose_axes
@@ -101,7 +102,12 @@ class PublicReweighted:
         error = expected_error(rule, unit, largest, parts.counts)
         questions = size_questions(unit)
         errors = expected_errors(questions, (1.0,) * len(questions), unit, parts.size)
-        problems += noise_problems((error, *errors), rule)
+        scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
+        scores: tuple[float, ...] = ()
+        if parts.scores.amount and scored:
+            weights = [1.0] * len(scored)
+            scores = expected_distance_errors(scored, weights, unit, parts.scores)[:1]
+        problems += noise_problems((error, *errors), rule, scores)
         rows = 0 if public is None else public.rows
         memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
         memory += rows * _BYTES_OF_FEATURES * len(sizes)

@@ -80,8 +80,9 @@ def preflight(
     )
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
-    errors = _errors(axes, params, unit, Losses.of(loss, params, unit, len(axes.names)))
-    problems += noise_problems(errors, contribution)
+    losses = Losses.of(loss, params, unit, len(axes.names))
+    errors, scores = _errors(axes, params, unit, losses), _score_errors(axes, unit, losses)
+    problems += noise_problems(errors, contribution, scores)
     return Preflight(cells, memory, errors[0], problems)
 
 
@@ -94,7 +95,7 @@ def _errors(
     axes: Axes, params: SwiftParams, unit: PrivacyUnit, losses: Losses
 ) -> tuple[float, ...]:
     """Noise in a cell of a pair, were as many measured as there are columns, in equal parts;
-    then of every other question, and of the pair that is given least."""
+    then of the columns, and of the pair that is given least."""
     contribution = params.contribution.contribution()
     errors = expected_errors(
         one_way.questions(axes, contribution, unit),
@@ -110,15 +111,15 @@ def _errors(
         expected_error(contribution, unit, most, _of_each(losses.two_way, parts))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
     )
-    if len(axes.names) > 2:
-        scores = expected_distance_errors(
-            [Count(pair, axes.groupings) for pair in pairs],
-            [1.0] * len(pairs),
-            unit,
-            losses.scores,
-        )
-        errors = (*errors, *scores[:1])
     return (usual, *errors, least)
+
+
+def _score_errors(axes: Axes, unit: PrivacyUnit, losses: Losses) -> tuple[float, ...]:
+    """Noise in the distance of a pair, if pairs are scored."""
+    if len(axes.names) < 3:
+        return ()
+    counts = [Count(pair, axes.groupings) for pair in combinations(axes.names, 2)]
+    return expected_distance_errors(counts, [1.0] * len(counts), unit, losses.scores)[:1]
 
 
 def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:

@@ -93,7 +93,9 @@ class Swift:
         else:
             chosen = shared(options, noise)
         progress(0.5, "counting pairs")
-        answers = _measure_pairs(session, columns.merged, chosen, contribution)
+        answers: tuple[Measurement, ...] = ()
+        if len(axes.names) > 1:
+            answers = _measure(session, columns.merged, chosen, contribution)
         progress(0.7, "fitting the model")
         marginals = [*columns.marginals, *(in_rows(answer, columns.size) for answer in answers)]
         gains = {option.pair: option.gain for option in options}
@@ -160,18 +162,21 @@ def _noise(
     return Noise(law, max(deviation * rows, _LEAST_DEVIATION))
 
 
-def _measure_pairs(
+def _measure(
     session: Session, axes: Axes, chosen: Sequence[Chosen], contribution: Contribution
 ) -> tuple[Measurement, ...]:
-    """Noisy histograms of the pairs, for all that is left of the allowance."""
-    if not chosen:
-        return ()
+    """Noisy histograms of the pairs, for all that is left of the allowance.
+
+    Where no pair is worth its noise, the columns are measured once more.
+    """
+    asked: list[tuple[str, ...]] = [each.pair for each in chosen]
+    asked = asked or [(name,) for name in axes.names]
     questions = [
-        Count(each.pair, {name: axes.groupings[name] for name in each.pair}, contribution)
-        for each in chosen
+        Count(names, {name: axes.groupings[name] for name in names}, contribution)
+        for names in asked
     ]
     left = PrivacyLoss(session.remaining.kind, session.remaining.amount)
-    return session.count(questions, left, [each.share for each in chosen])
+    return session.count(questions, left, [each.share for each in chosen] or None)
 
 
 def _shrinkage(
@@ -188,7 +193,7 @@ def _shrinkage(
     near 1, cells / distance^2, the distance as a share of the total. The factor was found on the
     bench's tables.
     """
-    if not answers:
+    if not gains:
         return _LEAST_SHRINKAGE
     shares = np.clip(np.array(gains) / total, _LEAST_DEPENDENCE, 1.0)
     cells = sum(answer.values.size for answer in answers) / len(answers)
