@@ -13,7 +13,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import Aim
 from app.engine.synthesizers.aim.params import AimParams, Shares
 
-RUNS = 60
+RUNS = 240
 ROWS = 600
 CELLS = {"a": 3, "b": 24, "c": 4}
 ROW = PrivacyUnit("row")
