@@ -12,8 +12,8 @@ from app.engine.privacy.bounding import Bounded, bound_rows
 from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.source import CodeSource
 
-_CELLS_AT_ONCE = 2**23
-_CACHED_CELLS = 2**24
+_CELLS_AT_ONCE = 2**22
+_CACHED_CELLS = 2**23
 
 
 class ExactHistograms:

@@ -14,10 +14,10 @@ MOST_COLUMN_CELLS = 500_000
 
 _MOST_MESSAGE_BYTES = MOST_BYTES_FROM_CHILD * 3 // 4
 
-_CELLS_AT_ONCE = 2**23
+_CELLS_AT_ONCE = 2**22
 """The kernel counts histograms in batches of no more exact cells, if none has more by itself."""
 
-_CELLS_KEPT = 2**24
+_CELLS_KEPT = 2**23
 """The most exact cells that the kernel keeps for later questions."""
 
 _COPIES_OF_A_COLUMN = 3
