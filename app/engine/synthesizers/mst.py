@@ -12,8 +12,8 @@ from app.engine.inference.estimation import fit
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import one_way
-from app.engine.synthesizers.axes import Axes, Bins
+from app.engine.synthesizers import opening
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
     Params,
@@ -25,21 +25,12 @@ from app.engine.synthesizers.base import (
     Session,
 )
 from app.engine.synthesizers.bought import (
-    USUAL_BINS_SHARE,
-    USUAL_VALUES_SHARE,
-    BinsShare,
-    ValuesShare,
     delta_for_values,
-    plan_axes,
 )
-from app.engine.synthesizers.columns import Columns, in_rows
+from app.engine.synthesizers.columns import in_rows
 from app.engine.synthesizers.contribution import (
-    AllRows,
-    ContributionForm,
-    contribution_problems,
     expected_distance,
     expected_error,
-    expected_errors,
     expected_score_error,
     noise_problems,
 )
@@ -48,11 +39,11 @@ from app.engine.synthesizers.forecast import (
     message_problems,
     question_problems,
     run_problems,
-    table_bytes,
 )
 from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.opening import TableParams, opening_errors
 from app.engine.synthesizers.spanning import Pair, choose_tree
-from app.engine.synthesizers.zeros import structural_zeros, zeros_bytes
+from app.engine.synthesizers.zeros import structural_zeros
 
 MOST_COLUMNS = 200
 """A selection offers every pair, and a question holds no more than it can."""
@@ -69,34 +60,15 @@ class Shares(Params):
     two_way: float = Field(1.5, gt=0, le=1e6, description="Histograms of the tree's edges.")
 
 
-class MstParams(Params):
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
-    bins_share: BinsShare = USUAL_BINS_SHARE
-    values_share: ValuesShare = USUAL_VALUES_SHARE
+class MstParams(TableParams):
     shares: Shares = Field(
         default_factory=Shares, description="How the budget is divided, beside what is bought."
-    )
-    rare_below: float = Field(
-        2.0,
-        ge=0,
-        le=1000,
-        description="Cells below this many standard errors are merged before pairs are counted.",
     )
     most_pair_cells: int = Field(
         1_000_000,
         ge=4,
         le=20_000_000,
         description="Pairs with more cells than this after merging are not measured.",
-    )
-    contribution: ContributionForm = Field(
-        default_factory=AllRows,
-        description="How much one privacy unit counts in each histogram. "
-        "The choice of the tree always counts rows.",
     )
 
 
@@ -115,20 +87,16 @@ class Mst:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = plan_axes(schema, unit, params, loss)
-        axes, problems, loss = plan.axes, plan.problems, plan.rest
+        plan = opening.forecast(schema, unit, params, loss, limits)
+        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-        contribution = params.contribution.contribution()
         pair_cells = _pair_cells(axes, params.most_pair_cells)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
-        memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
-        memory += zeros_bytes(schema)
+        memory = cells * _BYTES_PER_CELL + plan.memory_bytes
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column.
-        problems += contribution_problems(contribution, unit, loss) + message_problems(
-            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape))
-        )
+        problems += message_problems(axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape)))
         problems += run_problems(memory, cells + plan.draws, limits) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
@@ -157,14 +125,10 @@ class Mst:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
-        contribution = params.contribution.contribution()
-        plan = plan_axes(session.schema, session.unit, params, session.allowance)
-        progress(0.01, "buying cells")
-        axes, whole = plan.buy(session), plan.left(session)
-        losses = _losses(whole, params, len(axes.names))
-        progress(0.02, "counting columns")
-        measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
-        columns = Columns.of(axes, session.schema, measured, params.rare_below)
+        begun = opening.start(session, params, progress)
+        losses = _losses(begun.loss, params, len(begun.axes.names))
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        columns = opened.columns
         progress(0.2, "choosing the tree")
         edges = choose_tree(
             session,
@@ -173,13 +137,14 @@ class Mst:
             losses.selection,
             most_cells=params.most_pair_cells,
             noise_per_cell=expected_distance(
-                losses.edge_error(contribution, session.unit, params.most_pair_cells), whole
+                losses.edge_error(begun.contribution, session.unit, params.most_pair_cells),
+                begun.loss,
             ),
         )
         progress(0.6, "counting pairs")
         answers: tuple[Measurement, ...] = ()
-        if len(axes.names) > 1:
-            answers = _measure(session, columns.merged, edges, contribution)
+        if len(columns.shape) > 1:
+            answers = _measure(session, columns.merged, edges, begun.contribution)
         progress(0.75, "fitting the tree")
         graph = fit(
             columns.shape,
@@ -187,7 +152,7 @@ class Mst:
             columns.total,
             zeros=structural_zeros(session.schema, columns.merged.groupings, edges),
         )
-        return TableModel(self.name, axes, columns.compressions, graph, columns.size)
+        return opened.model(self.name, graph)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
         return TableModel.load(self.name, schema, unit, data)
@@ -243,12 +208,7 @@ def _errors(
     axes: Axes, contribution: Contribution, unit: PrivacyUnit, losses: _Losses, most_cells: int
 ) -> tuple[float, ...]:
     """Noise in a cell of the finest marginals, then of every other question."""
-    errors = expected_errors(
-        one_way.questions(axes, contribution, unit),
-        one_way.shares(axes, contribution, unit, losses.one_way),
-        unit,
-        losses.one_way,
-    )
+    errors = opening_errors(axes, contribution, unit, losses.one_way)
     if len(axes.names) > 1:
         errors = (losses.edge_error(contribution, unit, most_cells), *errors)
     if len(axes.names) > 2:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.bought import (
-    USUAL_BINS_SHARE,
-    USUAL_VALUES_SHARE,
-    BinsShare,
-    ValuesShare,
-)
-from app.engine.synthesizers.contribution import AllRows, ContributionForm
+from app.engine.synthesizers.opening import TableParams, Weight
 
 LARGEST_DEGREE = 4
-
-Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 
 
 class Shares(Params):
@@ -44,15 +33,7 @@ class WorkloadMarginal(Params):
     weight: Weight = Field(1.0, description="How much its error counts beside the others'.")
 
 
-class AimParams(Params):
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
-    bins_share: BinsShare = USUAL_BINS_SHARE
-    values_share: ValuesShare = USUAL_VALUES_SHARE
+class AimParams(TableParams):
     degree: int | None = Field(
         None,
         ge=1,
@@ -94,9 +75,4 @@ class AimParams(Params):
     )
     winners: int = Field(
         3, ge=1, le=20, description="The most marginals that are chosen and measured in a round."
-    )
-    contribution: ContributionForm = Field(
-        default_factory=AllRows,
-        description="How much one privacy unit counts in each histogram. "
-        "The choice of marginals and the bounds always count rows.",
     )

@@ -11,7 +11,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import one_way
+from app.engine.synthesizers import one_way, opening
 from app.engine.synthesizers.aim import bounds
 from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.aim.offering import (
@@ -39,12 +39,10 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
-from app.engine.synthesizers.bought import delta_for_values, plan_axes
-from app.engine.synthesizers.columns import Columns, rows_per_count
+from app.engine.synthesizers.bought import delta_for_values
+from app.engine.synthesizers.columns import rows_per_count
 from app.engine.synthesizers.contribution import (
-    contribution_problems,
     expected_error,
-    expected_errors,
     expected_score_error,
     noise_problems,
 )
@@ -52,10 +50,9 @@ from app.engine.synthesizers.forecast import (
     counting_bytes,
     message_problems,
     run_problems,
-    table_bytes,
 )
 from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.zeros import zeros_bytes
+from app.engine.synthesizers.opening import opening_errors
 
 _BOUNDS = 0.04
 _SELECTION = 0.1
@@ -90,22 +87,18 @@ class Aim:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = plan_axes(schema, unit, params, loss)
-        axes, problems, loss = plan.axes, plan.problems, plan.rest
+        plan = opening.forecast(schema, unit, params, loss, limits)
+        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
-        contribution = params.contribution.contribution()
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
-        memory = forecast.memory_bytes + table_bytes(len(axes.names), limits)
-        memory += zeros_bytes(schema)
-        problems += contribution_problems(contribution, unit, loss) + message_problems(
-            axes, 8 * max(params.most_cells, forecast.offered)
-        )
+        memory = forecast.memory_bytes + plan.memory_bytes
+        problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered))
         problems += run_problems(memory, forecast.drawn + plan.draws, limits)
         problems += _choosing_problems(axes, workload, limits)
-        losses = _Losses.of(loss, axes, params, unit, workload)
+        losses = _Losses.of(loss, axes, contribution, params, unit, workload)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
         problems += noise_problems(errors, contribution, losses.score_errors(axes, unit, workload))
         return Preflight(forecast.drawn, memory, errors[0], problems)
@@ -121,15 +114,12 @@ class Aim:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> BoundedModel:
-        plan = plan_axes(session.schema, session.unit, params, session.allowance)
-        progress(0.01, "buying cells")
-        axes = plan.buy(session)
-        contribution = params.contribution.contribution()
+        begun = opening.start(session, params, progress)
+        axes, contribution = begun.axes, begun.contribution
         workload = _workload(axes, params)
-        losses = _Losses.of(plan.left(session), axes, params, session.unit, workload)
-        progress(0.02, "counting columns")
-        measured = one_way.measure_one_ways(session, axes, contribution, losses.one_way)
-        columns = Columns.of(axes, session.schema, measured, params.rare_below)
+        losses = _Losses.of(begun.loss, axes, contribution, params, session.unit, workload)
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        columns, measured = opened.columns, opened.measured
         rounds = Rounds(
             session,
             columns,
@@ -141,7 +131,7 @@ class Aim:
             reserve=losses.bounds if workload.candidates else session.remaining,
         )
         graph = rounds.run(progress)
-        model = TableModel(self.name, axes, columns.compressions, graph, columns.size)
+        model = opened.model(self.name, graph)
         if not losses.bounds.amount:
             return BoundedModel(model, ())
         progress(0.92, "bounding errors")
@@ -254,11 +244,12 @@ class _Losses:
         cls,
         loss: PrivacyLoss,
         axes: Axes,
+        contribution: Contribution,
         params: AimParams,
         unit: PrivacyUnit,
         workload: Workload,
     ) -> _Losses:
-        shares = params.shares or _usual_shares(loss, axes, params, unit)
+        shares = params.shares or _usual_shares(loss, axes, contribution, unit)
         is_choosing = bool(workload.candidates)
         one_way_loss, rounds, reserve = loss.split(
             (
@@ -279,12 +270,7 @@ class _Losses:
         workload: Workload,
     ) -> tuple[float, ...]:
         """Noise in a cell of a marginal of the first round, then of columns and choices."""
-        found = expected_errors(
-            one_way.questions(axes, contribution, unit),
-            one_way.shares(axes, contribution, unit, self.one_way),
-            unit,
-            self.one_way,
-        )
+        found = opening_errors(axes, contribution, unit, self.one_way)
         if workload.candidates:
             first = expected_error(contribution, unit, most_cells, self.schedule.measure)
             found = (first, *found)
@@ -304,9 +290,10 @@ class _Losses:
         return expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)[:1]
 
 
-def _usual_shares(loss: PrivacyLoss, axes: Axes, params: AimParams, unit: PrivacyUnit) -> Shares:
+def _usual_shares(
+    loss: PrivacyLoss, axes: Axes, contribution: Contribution, unit: PrivacyUnit
+) -> Shares:
     """Little noise leaves more for marginals: what it would be with a quarter decides."""
-    contribution = params.contribution.contribution()
     quarter, _ = loss.split((1.0, 3.0))
     part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
     error = expected_error(contribution, unit, max(axes.shape), part)

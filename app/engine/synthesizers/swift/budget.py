@@ -27,8 +27,15 @@ class Losses:
     two_way: PrivacyLoss
 
     @classmethod
-    def of(cls, loss: PrivacyLoss, params: SwiftParams, unit: PrivacyUnit, columns: int) -> Losses:
-        shares = params.shares or usual_shares(loss, params.contribution.contribution(), unit)
+    def of(
+        cls,
+        loss: PrivacyLoss,
+        params: SwiftParams,
+        contribution: Contribution,
+        unit: PrivacyUnit,
+        columns: int,
+    ) -> Losses:
+        shares = params.shares or usual_shares(loss, contribution, unit)
         parts = loss.split(
             (
                 shares.one_way,

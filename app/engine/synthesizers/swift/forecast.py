@@ -5,17 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Count
+from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import one_way
 from app.engine.synthesizers.axes import Axes, escaped
 from app.engine.synthesizers.base import Limits, Preflight, Problem
-from app.engine.synthesizers.bought import plan_axes
 from app.engine.synthesizers.contribution import (
-    contribution_problems,
     expected_error,
-    expected_errors,
     noise_problems,
 )
 from app.engine.synthesizers.forecast import (
@@ -23,11 +19,10 @@ from app.engine.synthesizers.forecast import (
     message_problems,
     question_problems,
     run_problems,
-    table_bytes,
 )
+from app.engine.synthesizers.opening import forecast, opening_errors
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
-from app.engine.synthesizers.zeros import zeros_bytes
 
 MOST_COLUMNS = 200
 """A question scores every pair, and holds no more than it can."""
@@ -56,20 +51,17 @@ def most_pair_cells(axes: Axes) -> int:
 def preflight(
     schema: Schema, unit: PrivacyUnit, params: SwiftParams, loss: PrivacyLoss, limits: Limits
 ) -> Preflight:
-    plan = plan_axes(schema, unit, params, loss)
-    axes, problems, loss = plan.axes, plan.problems, plan.rest
+    plan = forecast(schema, unit, params, loss, limits)
+    axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-    contribution = params.contribution.contribution()
-    problems += contribution_problems(contribution, unit, loss)
     pair_cells = _pair_cells(axes, params)
     measured = min(params.most_cells, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + params.most_cells
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += table_bytes(len(axes.names), limits) + zeros_bytes(schema)
-    memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
+    memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
     # A child hands over its model, and with the scores each reference for every other column.
     problems += message_problems(axes, 8 * max(tree, (len(axes.names) - 1) * sum(axes.shape)))
@@ -80,8 +72,9 @@ def preflight(
     )
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
-    losses = Losses.of(loss, params, unit, len(axes.names))
-    errors, scores = _errors(axes, params, unit, losses), _score_errors(axes, unit, losses)
+    losses = Losses.of(loss, params, contribution, unit, len(axes.names))
+    errors = _errors(axes, contribution, params, unit, losses)
+    scores = _score_errors(axes, unit, losses)
     problems += noise_problems(errors, contribution, scores)
     return Preflight(cells, memory, errors[0], problems)
 
@@ -92,17 +85,15 @@ def _pair_cells(axes: Axes, params: SwiftParams) -> list[int]:
 
 
 def _errors(
-    axes: Axes, params: SwiftParams, unit: PrivacyUnit, losses: Losses
+    axes: Axes,
+    contribution: Contribution,
+    params: SwiftParams,
+    unit: PrivacyUnit,
+    losses: Losses,
 ) -> tuple[float, ...]:
     """Noise in a cell of a pair, were as many measured as there are columns, in equal parts;
     then of the columns, and of the pair that is given least."""
-    contribution = params.contribution.contribution()
-    errors = expected_errors(
-        one_way.questions(axes, contribution, unit),
-        one_way.shares(axes, contribution, unit, losses.one_way),
-        unit,
-        losses.one_way,
-    )
+    errors = opening_errors(axes, contribution, unit, losses.one_way)
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors

@@ -13,6 +13,7 @@ from app.engine.inference.measurements import NoisyMarginal
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import opening
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
@@ -22,11 +23,11 @@ from app.engine.synthesizers.base import (
     PublicTable,
     Session,
 )
-from app.engine.synthesizers.bought import delta_for_values, plan_axes
+from app.engine.synthesizers.bought import delta_for_values
 from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.one_way import OneWays, measure_one_ways
+from app.engine.synthesizers.one_way import OneWays
 from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
@@ -75,19 +76,16 @@ class Swift:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
-        contribution = params.contribution.contribution()
-        plan = plan_axes(session.schema, session.unit, params, session.allowance)
-        progress(0.01, "buying cells")
-        axes = plan.buy(session)
-        losses = Losses.of(plan.left(session), params, session.unit, len(axes.names))
-        progress(0.02, "counting columns")
-        measured = measure_one_ways(session, axes, contribution, losses.one_way)
-        columns = Columns.of(axes, session.schema, measured, params.rare_below)
+        begun = opening.start(session, params, progress)
+        axes, contribution = begun.axes, begun.contribution
+        losses = Losses.of(begun.loss, params, contribution, session.unit, len(axes.names))
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        columns = opened.columns
         progress(0.2, "scoring pairs")
         most = min(params.most_cells, forecast.most_pair_cells(axes))
         options = _options(session, columns, params, losses.scores, most)
         progress(0.4, "choosing pairs")
-        noise = _noise(session, contribution, measured, most)
+        noise = _noise(session, contribution, opened.measured, most)
         if len(columns.merged.names) > 2:
             chosen = choose(options, columns.shape, noise, params.most_cells)
         else:
@@ -111,7 +109,7 @@ class Swift:
                 session.schema, columns.merged.groupings, [each.axes for each in marginals]
             ),
         )
-        return TableModel(self.name, axes, columns.compressions, graph, columns.size)
+        return opened.model(self.name, graph)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
         return TableModel.load(self.name, schema, unit, data)

@@ -1,0 +1,137 @@
+"""How `mst`, `swift` and `aim` begin: cells are bought, columns counted, rare cells merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from app.engine.inference.model import GraphicalModel
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import one_way
+from app.engine.synthesizers.axes import Axes, Bins
+from app.engine.synthesizers.base import Limits, Params, Problem, Progress, Session
+from app.engine.synthesizers.bought import (
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
+    BinsShare,
+    ValuesShare,
+    plan_axes,
+)
+from app.engine.synthesizers.columns import Columns
+from app.engine.synthesizers.contribution import (
+    AllRows,
+    ContributionForm,
+    contribution_problems,
+    expected_errors,
+)
+from app.engine.synthesizers.forecast import table_bytes
+from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.one_way import OneWays, measure_one_ways
+from app.engine.synthesizers.zeros import zeros_bytes
+
+Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
+"""How much an error counts beside the others'."""
+
+
+class TableParams(Params):
+    """What the forms of the three have in common."""
+
+    columns: tuple[str, ...] | None = Field(
+        None, description="Columns of the synthetic table; all columns if omitted."
+    )
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
+    rare_below: float = Field(
+        2.0,
+        ge=0,
+        le=1000,
+        description="Cells below this many standard errors are merged before marginals are "
+        "counted.",
+    )
+    contribution: ContributionForm = Field(
+        default_factory=AllRows,
+        description="How much one privacy unit counts in each histogram. "
+        "Scores and selections always count rows.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is known before anything is bought: `axes` have as many cells as can come out.
+
+    `loss` is the least that is left for counting; `draws` are the noisy numbers of what is
+    bought, `memory_bytes` what any model takes beside its own tables.
+    """
+
+    axes: Axes
+    contribution: Contribution
+    loss: PrivacyLoss
+    draws: int
+    memory_bytes: int
+    problems: tuple[Problem, ...]
+
+
+def forecast(
+    schema: Schema, unit: PrivacyUnit, params: TableParams, loss: PrivacyLoss, limits: Limits
+) -> Plan:
+    plan = plan_axes(schema, unit, params, loss)
+    contribution = params.contribution.contribution()
+    problems = plan.problems + contribution_problems(contribution, unit, plan.rest)
+    memory = table_bytes(len(plan.axes.names), limits) + zeros_bytes(schema)
+    return Plan(plan.axes, contribution, plan.rest, plan.draws, memory, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The cells that were bought, how units count in them, and what is left to spend."""
+
+    axes: Axes
+    contribution: Contribution
+    loss: PrivacyLoss
+
+
+def start(session: Session, params: TableParams, progress: Progress) -> Start:
+    plan = plan_axes(session.schema, session.unit, params, session.allowance)
+    progress(0.01, "buying cells")
+    axes = plan.buy(session)
+    return Start(axes, params.contribution.contribution(), plan.left(session))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The noisy histogram of each column, and what it tells."""
+
+    measured: OneWays
+    columns: Columns
+
+    def model(self, method: str, graph: GraphicalModel) -> TableModel:
+        """A graph over the merged cells, as the model of a table."""
+        columns = self.columns
+        return TableModel(method, columns.axes, columns.compressions, graph, columns.size)
+
+
+def open_columns(
+    session: Session, begun: Start, params: TableParams, loss: PrivacyLoss, progress: Progress
+) -> Opening:
+    progress(0.02, "counting columns")
+    measured = measure_one_ways(session, begun.axes, begun.contribution, loss)
+    return Opening(measured, Columns.of(begun.axes, session.schema, measured, params.rare_below))
+
+
+def opening_errors(
+    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[float, ...]:
+    """Standard deviations of the noise in a cell of each histogram, in counts."""
+    return expected_errors(
+        one_way.questions(axes, contribution, unit),
+        one_way.shares(axes, contribution, unit, loss),
+        unit,
+        loss,
+    )
