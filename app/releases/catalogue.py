@@ -17,6 +17,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import Limits, PublicFacts, delta_share
+from app.engine.synthesizers.choice import AutoParams
 from app.engine.synthesizers.operations import Check, Checked
 from app.engine.synthesizers.registry import Entry
 from app.jobs.child import ChildHost, ChildUnusable
@@ -104,6 +105,13 @@ class Catalogue:
             preflight,
             delta_share(synthesizer, params, case.schema),
         )
+
+    def auto_params(self, form: dict[str, Any]) -> AutoParams:
+        """The form of a request that names no synthesizer. Raises `Invalid`."""
+        try:
+            return AutoParams.model_validate(form)
+        except ValidationError as error:
+            raise _bad_form(form_faults(error, form)) from None
 
     def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
         request = Check(

@@ -8,9 +8,9 @@ admits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -22,6 +22,7 @@ from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
+from app.engine.synthesizers.choice import AUTO, choices, form_for
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
@@ -71,9 +72,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Costing:
-    """The outcome: with `problems` the release is refused and the rest may be missing."""
+    """The outcome: with `problems` the release is refused and the rest may be missing.
+
+    `why` tells why the synthesizer was picked, None where the request names it.
+    """
 
     entry: Entry | None
+    why: str | None
     params: dict[str, Any]
     terms: Terms | None
     preflight: Preflight | None
@@ -134,7 +139,43 @@ def read_facts(session: Session, access: Access, principal: Principal, form: Rel
 
 
 def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
-    """Cost a request: its form and limits, and the synthesizer's own check of them."""
+    """Cost a request: its form and limits, and the synthesizer's own check of them.
+
+    Where none is named, the first that could run is picked; if none could, what stands in the
+    way of the first is told.
+    """
+    if form.synthesizer != AUTO:
+        return _cost(facts, catalogue, form, settings)
+    try:
+        params = catalogue.auto_params(plain_form(form.params))
+    except Invalid as error:
+        return Costing(None, None, {}, facts.terms, None, (*facts.problems, *error.errors))
+    refused: list[Costing] = []
+    for choice in choices(facts.public):
+        named = form.model_copy(
+            update={
+                "synthesizer": choice.synthesizer,
+                "params": form_for(choice.synthesizer, params),
+            }
+        )
+        costed = replace(_cost(facts, catalogue, named, settings), why=choice.why)
+        if not costed.problems:
+            return replace(costed, why=_why(costed, refused))
+        refused.append(costed)
+    return refused[0]
+
+
+def _why(picked: Costing, refused: Sequence[Costing]) -> str:
+    """Why it was picked, and what stood in the way of those before it."""
+    passed_over = (
+        f"`{each.entry.name}` cannot run here ({each.problems[0].message.rstrip('.')})"
+        for each in refused
+        if each.entry is not None
+    )
+    return "; ".join((*passed_over, picked.why or ""))
+
+
+def _cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
     faults = _Faults(list(facts.problems))
     with faults.caught():
         samples.check_rows(form.rows, facts.dataset.max_total_rows, settings)
@@ -156,7 +197,7 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
                 FieldError(problem.pointer, problem.message, problem.remedy)
                 for problem in preflight.problems
             ]
-    return Costing(entry, params, terms, preflight, tuple(faults.found))
+    return Costing(entry, None, params, terms, preflight, tuple(faults.found))
 
 
 def preview(session: Session, access: Access, terms: Terms) -> ledger.Preview:

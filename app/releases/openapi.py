@@ -8,10 +8,12 @@ from typing import Any
 from fastapi.openapi.models import Example
 
 from app.engine.synthesizers import registry
+from app.engine.synthesizers.choice import AUTO, AutoParams
 
 _PUBLIC_DATASET = "ds_k3x7wq2m9vhz5tpc8ryd"
 
 _EXAMPLES: Mapping[str, dict[str, Any]] = {
+    "auto": {"guarantee": {"epsilon": 1, "delta": 1e-6}, "rows": 10000},
     "aggregate_seeded": {
         "synthesizer": "aggregate_seeded",
         "params": {
@@ -78,8 +80,13 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
     },
 }
 
+_AUTO_TITLE = "Picked by the service from public facts"
+
 REQUESTS: dict[str, Example] = {
-    name: {"summary": registry.builtin(name).title, "value": request}
+    name: {
+        "summary": _AUTO_TITLE if name == AUTO else registry.builtin(name).title,
+        "value": request,
+    }
     for name, request in _EXAMPLES.items()
 }
 """Requests to choose from on the page."""
@@ -142,8 +149,26 @@ BUDGET_EXCEEDED: dict[str, Any] = {
 def with_forms(schema: dict[str, Any]) -> None:
     """Add to the schema of a release request the form of each built-in synthesizer."""
     names = [entry.name for entry in registry.entries() if entry.builtin]
-    schema["oneOf"] = [_alternative(name) for name in names] + [_third_party(names)]
-    schema["examples"] = [_EXAMPLES[name] for name in names if name in _EXAMPLES]
+    schema["oneOf"] = [
+        _auto(),
+        *(_alternative(name) for name in names),
+        _third_party([AUTO, *names]),
+    ]
+    schema["examples"] = [_EXAMPLES[name] for name in (AUTO, *names) if name in _EXAMPLES]
+
+
+def _auto() -> dict[str, Any]:
+    return {
+        "title": AUTO,
+        "description": _AUTO_TITLE,
+        "properties": {
+            "synthesizer": {"const": AUTO, "description": "Or left out."},
+            "params": {
+                "anyOf": [inlined(AutoParams.model_json_schema()), {"type": "null"}],
+                "description": "What any method takes.",
+            },
+        },
+    }
 
 
 def _alternative(name: str) -> dict[str, Any]:
@@ -152,6 +177,7 @@ def _alternative(name: str) -> dict[str, Any]:
     return {
         "title": name,
         "description": synthesizer.title,
+        "required": ["synthesizer"],
         "properties": {
             "synthesizer": {"const": name, "description": synthesizer.title},
             "params": {
@@ -165,6 +191,7 @@ def _alternative(name: str) -> dict[str, Any]:
 def _third_party(names: list[str]) -> dict[str, Any]:
     return {
         "title": "another",
+        "required": ["synthesizer"],
         "description": "A synthesizer that is installed besides: see `/v1/synthesizers`.",
         "properties": {
             "synthesizer": {

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from app.database import format_time
+from app.engine.synthesizers.choice import AUTO
 from app.ledger.schemas import GuaranteeIn
 from app.releases.openapi import with_forms
 from app.releases.samples import LARGEST_SEED
@@ -241,6 +242,14 @@ class PreflightOut(BaseModel):
         "problems.",
         examples=[True],
     )
+    synthesizer: str | None = Field(
+        description="What would run: the one named, or the one picked. Null if there is no such.",
+        examples=["swift"],
+    )
+    why: str | None = Field(
+        description="Why it was picked; null where the request names it.",
+        examples=["it came nearest to the truth on tables of every kind, in seconds"],
+    )
     charge: dict[str, str] | None = Field(
         description="What would be booked, in the account's terms; null if the guarantee cannot "
         "be booked.",
@@ -267,10 +276,17 @@ class ReleaseIn(Form):
 
     model_config = ConfigDict(json_schema_extra=with_forms)
 
-    synthesizer: str = Field(min_length=1, max_length=64, description="Its registered name.")
+    synthesizer: str = Field(
+        AUTO,
+        min_length=1,
+        max_length=64,
+        description="Its registered name. `auto`, also if omitted: one is picked from public "
+        "facts, and the preflight says which and why.",
+    )
     params: dict[str, Any] = Field(
         default_factory=dict,
-        description="The synthesizer's own form: see `/v1/synthesizers/{name}`.",
+        description="The synthesizer's own form: see `/v1/synthesizers/{name}`. With `auto`: "
+        "`columns`, `bins` and `target`.",
     )
     guarantee: GuaranteeIn = Field(
         description="The guarantee to keep: epsilon, epsilon and delta, rho, or rho and delta. It"

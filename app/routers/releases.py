@@ -149,6 +149,8 @@ def preflight(
     needs = costed.preflight
     return PreflightOut(
         fits=preview is not None and preview.fits and not costed.problems,
+        synthesizer=None if costed.entry is None else costed.entry.name,
+        why=costed.why,
         charge=costed.charge,
         remaining_after=None if preview is None else preview.remaining_after,
         cells=None if needs is None else needs.cells,

@@ -190,3 +190,18 @@ def test_what_is_learnt_from_public_data_is_refused_without_them(office: Office,
     assert error["pointer"] == "/public_dataset"
     assert "public" in error["message"]
     assert error["remedy"]
+
+
+def test_auto_reweights_the_rows_of_a_public_dataset(office: Office) -> None:
+    request = {
+        "synthesizer": "auto",
+        "params": {},
+        "guarantee": {"epsilon": "1", "delta": "2.5e-5"},
+        "public_dataset": office.public,
+        "rows": 100,
+    }
+    path = f"/v1/datasets/{office.private}/releases/preflight"
+    found = office.service.custodian.post(path, request).json()
+    assert (found["synthesizer"], found["problems"]) == ("public_reweighted", [])
+    assert "public" in found["why"]
+    assert office.finished(request)["synthesizer"] == "public_reweighted"

@@ -33,6 +33,9 @@ _BUILT_IN = {
     "public_reweighted": "app.engine.synthesizers.public_reweighted:PublicReweighted",
     "swift": "app.engine.synthesizers.swift:Swift",
 }
+_RESERVED = ("auto",)
+"""What a request says that leaves the choice to the service."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 Assurance = Literal["enforced", "declared"]
@@ -131,8 +134,8 @@ def _third_parties() -> list[EntryPoint]:
 
 
 def _refusal(point: EntryPoint, times_named: Counter[str]) -> str | None:
-    if point.name in _BUILT_IN:
-        return "the name belongs to a built-in"
+    if point.name in _BUILT_IN or point.name in _RESERVED:
+        return "the name belongs to Halftone"
     if times_named[point.name] > 1:
         return "several distributions claim the name"
     if not _NAME.fullmatch(point.name):

@@ -1,0 +1,87 @@
+"""A request that names no synthesizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from release_world import World, wanted
+
+from app.engine.synthesizers.choice import AUTO, AutoParams, choices, form_for
+
+
+def unnamed(**changes: Any) -> dict[str, Any]:
+    body = wanted(params={}, **changes)
+    del body["synthesizer"]
+    return body
+
+
+def preflight(service: World, dataset: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = service.custodian.post(f"/v1/datasets/{dataset}/releases/preflight", body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_preflight_says_what_would_run_and_why(service: World) -> None:
+    found = preflight(service, service.add_dataset(), unnamed())
+    assert found["fits"] is True
+    assert found["synthesizer"] == "swift"
+    assert found["why"]
+    assert found["charge"] == {"epsilon": "1", "delta": "0"}
+
+
+@pytest.mark.parametrize("word", [AUTO, None])
+def test_auto_by_name_is_the_same_as_none_named(service: World, word: str | None) -> None:
+    dataset = service.add_dataset()
+    named = preflight(service, dataset, {**unnamed(), "synthesizer": word})
+    assert named == preflight(service, dataset, unnamed())
+
+
+def test_a_named_one_needs_no_reason(service: World) -> None:
+    found = preflight(service, service.add_dataset(), wanted())
+    assert (found["synthesizer"], found["why"]) == ("histogram", None)
+
+
+def test_the_release_is_of_what_the_preflight_said_at_the_same_charge(service: World) -> None:
+    dataset = service.add_dataset()
+    said = preflight(service, dataset, unnamed())
+    accepted = service.custodian.post(f"/v1/datasets/{dataset}/releases", unnamed())
+    assert accepted.status_code == 202, accepted.text
+    assert accepted.json()["synthesizer"] == said["synthesizer"]
+    assert accepted.json()["charge"] == said["charge"]
+
+
+def test_where_the_best_cannot_run_the_next_does_and_the_reason_is_told(service: World) -> None:
+    """More columns than pairs are chosen of, so that only columns alone are left."""
+    fields = [{"name": f"c{i}", "type": "boolean"} for i in range(201)]
+    dataset = service.add_dataset(schema={"fields": fields})
+    found = preflight(service, dataset, unnamed())
+    assert found["problems"] == []
+    assert found["synthesizer"] == "independent"
+    assert "`swift` cannot run here" in found["why"]
+    assert "`mst` cannot run here" in found["why"]
+
+
+def test_what_stands_in_the_way_of_all_is_told_of_the_first(service: World) -> None:
+    dataset = service.add_dataset()
+    found = preflight(service, dataset, {**unnamed(), "params": {"columns": ["nothing"]}})
+    assert found["fits"] is False
+    assert found["problems"][0]["pointer"].startswith("/params/columns")
+
+
+def test_a_methods_own_params_need_its_name(service: World) -> None:
+    dataset = service.add_dataset()
+    body = {**unnamed(), "params": {"shares": {}}}
+    answer = service.custodian.post(f"/v1/datasets/{dataset}/releases", body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/params/shares"
+    assert preflight(service, dataset, body)["problems"][0]["pointer"] == "/params/shares"
+
+
+def test_every_choice_takes_the_form_made_for_it() -> None:
+    params = AutoParams(columns=("a",), target="a")
+    for choice in choices(None):
+        form = form_for(choice.synthesizer, params)
+        assert form["columns"] == ["a"]
+        assert ("target" in form) == (choice.synthesizer == "swift")
