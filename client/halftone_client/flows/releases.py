@@ -73,8 +73,9 @@ def release(
 ) -> Flow[Release]:
     """Run a synthesizer under a guarantee, `{"epsilon": 1, "delta": 1e-6}` or `{"rho": ...}`.
 
-    With "auto" the service picks one from public facts; `preflight` says which and why. The charge stands once this is accepted, however the run ends; an interrupted request is
-    repeated without a second charge. `rows=None` makes as many rows as the noisy count says.
+    With "auto" the service picks one from public facts; `preflight` says which and why. The
+    charge stands once this is accepted, however the run ends; an interrupted request is repeated
+    without a second charge. `rows=None` makes as many rows as the noisy count says.
     Raises `BudgetExceeded` when it does not fit.
     """
     body = _request(synthesizer, guarantee, rows, params, public_dataset)
