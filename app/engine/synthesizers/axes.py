@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -20,9 +20,14 @@ Bins = Annotated[int, Field(ge=1)] | Annotated[list[int | float | str], Field(ma
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Columns in order, each with its grouping; cells are numbered in C order."""
+    """Columns in order, each with its grouping; cells are numbered in C order.
+
+    `pieces` are finer groupings of some of the columns, in which these are counted besides, each
+    by itself (see `shapes`).
+    """
 
     groupings: Mapping[str, Grouping]
+    pieces: Mapping[str, Grouping] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

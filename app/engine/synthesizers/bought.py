@@ -10,7 +10,7 @@ for one quantile after another, each halving the largest share of rows that no c
 from a grid between the two answers beside it that is dense near both. So cuts lie close together
 where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
 own. Special values, `other` and null have their cells in any case and are left out of the
-quantiles.
+quantiles. Columns whose bins are bought can be counted in finer pieces too (see `shapes`).
 
 *Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
 is bought with an equal part of that of the bins, whatever the answers; cells and grids are made
@@ -36,6 +36,9 @@ from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import Problem, Session
 from app.engine.synthesizers.contribution import expected_error, expected_score_error
+from app.engine.synthesizers.shapes import with_pieces
+
+MOST_PIECES = 64
 
 BinsShare = Annotated[
     float,
@@ -55,7 +58,17 @@ ValuesShare = Annotated[
         "found; nothing is set aside if there are none.",
     ),
 ]
+WithinBins = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=MOST_PIECES,
+        description="Pieces of equal length into which each bought bin is cut to learn the shape "
+        "within it, by one more histogram of the column; 1: rows are even within bins.",
+    ),
+]
 USUAL_BINS_SHARE = 0.1
+USUAL_WITHIN_BINS = 8
 USUAL_VALUES_SHARE = 0.2
 """More than for bins: a value that is not found is lost, a coarse bin is not."""
 
@@ -95,7 +108,7 @@ class AxisPlan:
     `found` are the columns whose values are found, `value` the loss of each. `bought` are the
     numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses are
     None where nothing is bought; `rest` is what is left beside them. `far_cuts` cut the
-    outermost cells further.
+    outermost cells further; each cell of bought bins is cut into at most `within_bins` pieces.
     """
 
     axes: Axes
@@ -107,12 +120,14 @@ class AxisPlan:
     each: PrivacyLoss | None
     rest: PrivacyLoss
     far_cuts: int
+    within_bins: int
     problems: tuple[Problem, ...]
 
     @property
     def draws(self) -> int:
-        """Noisy counts and scores of all questions together."""
-        return MOST_POINTS * self.questions
+        """Noisy counts and scores of all questions together, and counts of pieces."""
+        pieces = sum(grouping.cells for grouping in self.axes.pieces.values())
+        return MOST_POINTS * self.questions + pieces
 
     def buy(self, session: Session) -> Axes:
         """The axes with values and bins that were bought, in which `session.schema` is told from
@@ -128,7 +143,7 @@ class AxisPlan:
             column = session.schema.column(name)
             edges = _bought_edges(session, column, bins - 1, self.each)
             groupings[name] = Grouping(with_far_cuts(edges, self.far_cuts), column.tail)
-        return Axes(groupings)
+        return with_pieces(Axes(groupings), tuple(self.bought), self.within_bins)
 
     def left(self, session: Session) -> PrivacyLoss:
         """What may be spent after `buy`: no less than `rest`."""
@@ -142,10 +157,12 @@ def plan_axes(
     loss: PrivacyLoss,
     *,
     far_cuts: int = FAR_CUTS,
+    within_bins: int = 1,
 ) -> AxisPlan:
     """Axes as `choose_axes` has them, and what is to be bought with shares of `loss`.
 
     Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
+    Pass `within_bins` where the pieces of the axes are counted too.
     """
     axes, problems = choose_axes(schema, params.columns, params.bins, buys=True)
     found = _to_be_found(schema, axes)
@@ -165,7 +182,17 @@ def plan_axes(
     if each is not None:
         problems += _noise_problems(unit, each)
     return AxisPlan(
-        Axes(groupings), params, found, value, bought, questions, each, rest, far_cuts, problems
+        with_pieces(Axes(groupings), tuple(bought), within_bins),
+        params,
+        found,
+        value,
+        bought,
+        questions,
+        each,
+        rest,
+        far_cuts,
+        within_bins,
+        problems,
     )
 
 

@@ -6,7 +6,8 @@ that do not stand out from the noise are merged, and the number of rows is known
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +22,7 @@ from app.engine.schema import Schema
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.compression import Compression
 from app.engine.synthesizers.one_way import OneWays
+from app.engine.synthesizers.shapes import Shape, shapes_of
 from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
 
 Floats = NDArray[np.float64]
@@ -34,12 +36,14 @@ GRID = 1024
 
 @dataclass(frozen=True)
 class Columns:
-    """Estimates of each column's own cells in rows, and the cells that stand out (`merged`)."""
+    """Estimates of each column's own cells in rows, the cells that stand out (`merged`), and how
+    rows lie within the own cells of columns that were counted in pieces."""
 
     axes: Axes
     estimates: tuple[Estimates, ...]
     compressions: tuple[Compression, ...]
     size: Size
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @classmethod
     def of(cls, axes: Axes, schema: Schema, measured: OneWays, rare_below: float) -> Columns:
@@ -51,11 +55,14 @@ class Columns:
             _estimated(marginal, ordered, total)
             for marginal, ordered in zip(marginals, in_order, strict=True)
         )
+        counts = tuple(_projected(estimate, total) for estimate in estimates)
         compressions = tuple(
-            Compression.below(_projected(estimate, total), rare_below * _error(marginal), ordered)
-            for estimate, marginal, ordered in zip(estimates, marginals, in_order, strict=True)
+            Compression.below(rows, rare_below * _error(marginal), ordered)
+            for rows, marginal, ordered in zip(counts, marginals, in_order, strict=True)
         )
-        return cls(axes, estimates, compressions, measured.size)
+        pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
+        shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)))
+        return cls(axes, estimates, compressions, measured.size, shapes)
 
     @property
     def total(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,13 @@ from app.engine.synthesizers.archive import weights as stored_weights
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Table
 from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.shapes import (
+    Shape,
+    expanded,
+    shape_arrays,
+    shapes_to_json,
+    stored_shapes,
+)
 from app.engine.synthesizers.size import Size
 
 
@@ -23,7 +30,7 @@ from app.engine.synthesizers.size import Size
 class TableModel:
     """A distribution over merged cells, and how each column is restored to its own cells.
 
-    `method` is the name of the synthesizer that fitted it.
+    `method` is the name of the synthesizer that fitted it, `shapes` how rows lie within own cells.
     """
 
     method: str
@@ -31,6 +38,7 @@ class TableModel:
     compressions: tuple[Compression, ...]
     graph: GraphicalModel
     size: Size
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def noisy_rows(self) -> int:
@@ -40,10 +48,10 @@ class TableModel:
         rows = self.size.rows if rows is None else rows
         cells = self.graph.sample(rows, rng)
         codes = {
-            name: grouping.expand(compression.restore(cells.pop(name), rng), rng)
-            for (name, grouping), compression in zip(
-                self.axes.groupings.items(), self.compressions, strict=True
+            name: expanded(
+                name, compression.restore(cells.pop(name), rng), self.axes, self.shapes, rng
             )
+            for name, compression in zip(self.axes.names, self.compressions, strict=True)
         }
         return Table(codes, rows, self.size.deal(rows, rng))
 
@@ -64,11 +72,13 @@ class TableModel:
             "model": self.method,
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
+            "pieces": shapes_to_json(self.shapes),
         }
         arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = dict(self.graph.arrays())
         for i, compression in enumerate(self.compressions):
             arrays[f"merge{i}"] = compression.merge
             arrays[f"merged_shares{i}"] = compression.shares
+        arrays |= shape_arrays(self.shapes)
         return pack(header, arrays)
 
     @classmethod
@@ -89,7 +99,9 @@ class TableModel:
             graph = GraphicalModel.from_arrays(shape, arrays)
         except ValueError as error:
             raise ModelFormatError("the stored model's tables do not fit together") from error
-        return cls(method, axes, compressions, graph, Size.from_json(header.get("size"), unit))
+        size = Size.from_json(header.get("size"), unit)
+        shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
+        return cls(method, axes, compressions, graph, size, shapes)
 
 
 def _stored_compression(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,14 @@ from app.engine.synthesizers.base import (
 from app.engine.synthesizers.bought import (
     USUAL_BINS_SHARE,
     USUAL_VALUES_SHARE,
+    USUAL_WITHIN_BINS,
     BinsShare,
     ValuesShare,
+    WithinBins,
     delta_for_values,
     plan_axes,
 )
+from app.engine.synthesizers.columns import in_rows
 from app.engine.synthesizers.contribution import (
     AllRows,
     ContributionForm,
@@ -41,6 +45,14 @@ from app.engine.synthesizers.contribution import (
     noise_problems,
 )
 from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.shapes import (
+    Shape,
+    expanded,
+    shape_arrays,
+    shapes_of,
+    shapes_to_json,
+    stored_shapes,
+)
 from app.engine.synthesizers.size import Size
 
 _BYTES_PER_CELL = 80
@@ -54,6 +66,7 @@ class IndependentParams(Params):
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
     bins_share: BinsShare = USUAL_BINS_SHARE
+    within_bins: WithinBins = USUAL_WITHIN_BINS
     values_share: ValuesShare = USUAL_VALUES_SHARE
     contribution: ContributionForm = Field(
         default_factory=AllRows, description="How much one privacy unit counts in each column."
@@ -62,11 +75,13 @@ class IndependentParams(Params):
 
 @dataclass(frozen=True)
 class IndependentModel:
-    """Shares of each column's cells, in the order of the axes, each adding up to 1."""
+    """Shares of each column's cells, in the order of the axes, each adding up to 1, and how rows
+    lie within cells."""
 
     axes: Axes
     shares: tuple[NDArray[np.float64], ...]
     size: Size
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def noisy_rows(self) -> int:
@@ -76,10 +91,14 @@ class IndependentModel:
         """Each column is apportioned, then shuffled by itself, so columns are independent."""
         rows = self.size.rows if rows is None else rows
         codes = {
-            name: grouping.expand(shuffled_cells(apportion(shares, rows, rng), rng), rng)
-            for (name, grouping), shares in zip(
-                self.axes.groupings.items(), self.shares, strict=True
+            name: expanded(
+                name,
+                shuffled_cells(apportion(shares, rows, rng), rng),
+                self.axes,
+                self.shapes,
+                rng,
             )
+            for name, shares in zip(self.axes.names, self.shares, strict=True)
         }
         return Table(codes, rows, self.size.deal(rows, rng))
 
@@ -88,8 +107,10 @@ class IndependentModel:
             "model": "independent",
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
+            "pieces": shapes_to_json(self.shapes),
         }
-        return pack(header, {f"shares{i}": shares for i, shares in enumerate(self.shares)})
+        shares = {f"shares{i}": shares for i, shares in enumerate(self.shares)}
+        return pack(header, shares | shape_arrays(self.shapes))
 
 
 class Independent:
@@ -107,7 +128,7 @@ class Independent:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = plan_axes(schema, unit, params, loss)
+        plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
         axes, loss = plan.axes, plan.rest
         contribution = params.contribution.contribution()
         problems = plan.problems + contribution_problems(contribution, unit, loss)
@@ -138,12 +159,23 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        plan = plan_axes(session.schema, session.unit, params, session.allowance)
+        plan = plan_axes(
+            session.schema,
+            session.unit,
+            params,
+            session.allowance,
+            within_bins=params.within_bins,
+        )
         progress(0.02, "buying cells")
         axes, loss = plan.buy(session), plan.left(session)
         progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(session, axes, params.contribution.contribution(), loss)
-        return IndependentModel(axes, measured.shares(), measured.size)
+        shares = measured.shares()
+        rows = {
+            name: part * measured.size.rows for name, part in zip(axes.names, shares, strict=True)
+        }
+        pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
+        return IndependentModel(axes, shares, measured.size, shapes_of(axes, pieces, rows))
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> IndependentModel:
         header, arrays = unpack(data)
@@ -153,4 +185,6 @@ class Independent:
         )
         if any(not np.isclose(column.sum(), 1) for column in shares):
             raise ModelFormatError("the stored model's shares do not add up")
-        return IndependentModel(axes, shares, Size.from_json(header.get("size"), unit))
+        size = Size.from_json(header.get("size"), unit)
+        shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
+        return IndependentModel(axes, shares, size, shapes)

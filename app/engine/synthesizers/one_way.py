@@ -1,4 +1,8 @@
-"""The first step of `independent` and `mst`: a noisy histogram of each column alone."""
+"""The first step of `independent`, `mst`, `swift` and `aim`: a noisy histogram of each column.
+
+Columns whose cells are cut into pieces are counted in these as well. Counts in cells and in
+pieces have noise of their own: a cell told by its pieces alone would have that of all of them.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,18 @@ from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Session
 from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
 
+PIECES_PART = 0.5
+"""What the pieces of a column get of a loss beside 1 for the cells of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneWays:
-    """One-way measurements in the order of the axes, and the size of the table."""
+    """One-way measurements in the order of the axes, the size of the table, and the measurements
+    of pieces in their order."""
 
     answers: tuple[Measurement, ...]
     size: Size
+    pieces: tuple[Measurement, ...] = ()
 
     def shares(self) -> tuple[NDArray[np.float64], ...]:
         """Each column's shares: the measured counts projected onto what could be real."""
@@ -30,10 +39,11 @@ class OneWays:
 
 
 def questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tuple[Count, ...]:
-    columns = tuple(
-        Count((name,), {name: grouping}, contribution) for name, grouping in axes.groupings.items()
+    columns, pieces = (
+        tuple(Count((name,), {name: grouping}, contribution) for name, grouping in each.items())
+        for each in (axes.groupings, axes.pieces)
     )
-    return columns + size_questions(unit)
+    return columns + size_questions(unit) + pieces
 
 
 def shares(
@@ -41,8 +51,8 @@ def shares(
 ) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
     sizes = size_shares(unit, contribution, loss)
-    each = (1 - sum(sizes)) / len(axes.names)
-    return (each,) * len(axes.names) + sizes
+    each = (1 - sum(sizes)) / (len(axes.names) + PIECES_PART * len(axes.pieces))
+    return (each,) * len(axes.names) + sizes + (PIECES_PART * each,) * len(axes.pieces)
 
 
 def measure_one_ways(
@@ -53,8 +63,10 @@ def measure_one_ways(
         loss,
         shares(axes, contribution, session.unit, loss),
     )
-    columns, sizes = answers[: len(axes.names)], answers[len(axes.names) :]
-    return OneWays(columns, Size.from_answers(session.unit, _rows(columns, sizes[0]), sizes))
+    counted = len(answers) - len(axes.pieces)
+    columns, sizes = answers[: len(axes.names)], answers[len(axes.names) : counted]
+    size = Size.from_answers(session.unit, _rows(columns, sizes[0]), sizes)
+    return OneWays(columns, size, answers[counted:])
 
 
 def _rows(columns: Sequence[Measurement], rows: Measurement) -> float:

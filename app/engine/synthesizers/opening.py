@@ -17,8 +17,10 @@ from app.engine.synthesizers.base import Limits, Params, Problem, Progress, Sess
 from app.engine.synthesizers.bought import (
     USUAL_BINS_SHARE,
     USUAL_VALUES_SHARE,
+    USUAL_WITHIN_BINS,
     BinsShare,
     ValuesShare,
+    WithinBins,
     plan_axes,
 )
 from app.engine.synthesizers.columns import Columns
@@ -47,6 +49,7 @@ class TableParams(Params):
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
     bins_share: BinsShare = USUAL_BINS_SHARE
+    within_bins: WithinBins = USUAL_WITHIN_BINS
     values_share: ValuesShare = USUAL_VALUES_SHARE
     rare_below: float = Field(
         2.0,
@@ -81,7 +84,7 @@ class Plan:
 def forecast(
     schema: Schema, unit: PrivacyUnit, params: TableParams, loss: PrivacyLoss, limits: Limits
 ) -> Plan:
-    plan = plan_axes(schema, unit, params, loss)
+    plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
     contribution = params.contribution.contribution()
     problems = plan.problems + contribution_problems(contribution, unit, plan.rest)
     memory = table_bytes(len(plan.axes.names), limits) + zeros_bytes(schema)
@@ -98,7 +101,9 @@ class Start:
 
 
 def start(session: Session, params: TableParams, progress: Progress) -> Start:
-    plan = plan_axes(session.schema, session.unit, params, session.allowance)
+    plan = plan_axes(
+        session.schema, session.unit, params, session.allowance, within_bins=params.within_bins
+    )
     progress(0.01, "buying cells")
     axes = plan.buy(session)
     return Start(axes, params.contribution.contribution(), plan.left(session))
@@ -114,7 +119,9 @@ class Opening:
     def model(self, method: str, graph: GraphicalModel) -> TableModel:
         """A graph over the merged cells, as the model of a table."""
         columns = self.columns
-        return TableModel(method, columns.axes, columns.compressions, graph, columns.size)
+        return TableModel(
+            method, columns.axes, columns.compressions, graph, columns.size, columns.shapes
+        )
 
 
 def open_columns(

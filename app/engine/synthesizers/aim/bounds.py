@@ -98,7 +98,7 @@ def rows_error(
         )
     deviations = [1 / math.sqrt(precision)]
     if unit.kind == "entity":
-        deviations.append(unit.max_rows * errors[-1])
+        deviations.append(unit.max_rows * errors[len(axes.names) + 1])
     missed = _MISSED_ROWS / len(deviations)
     return max(_two_sided(each, missed, loss.kind) for each in deviations) + unit.max_rows
 
