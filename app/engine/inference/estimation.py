@@ -6,9 +6,10 @@ Of all distributions p over the axes, the one is wanted that minimises
 
 where mu_i(p) are its shares of the measured cells, y_i the noisy counts, sigma_i their standard
 deviations, N the number of rows, and the prior has independent axes with the noisy one-way
-shares: half the chi-square of the noise, and a pull of `c` for each nat. The pull is no mere
-device of the search: noise that looks like dependence is shrunk away, and the estimate is
-nearer to the truth than the least chi-square is. The best p has log-linear form,
+shares, unless a base measure is given in its place: half the chi-square of the noise, and a pull
+of `c` for each nat. The pull is no mere device of the search: noise that looks like dependence is
+shrunk away, and the estimate is nearer to the truth than the least chi-square is. The best p has
+log-linear form,
 p ~ prior exp(sum_i theta_i [cell i]), and theta minimises the smooth, strongly convex dual
 (Dudik, Phillips and Schapire 2007, section 5)
 
@@ -38,7 +39,7 @@ from app.engine.inference.measurements import (
     table_order,
 )
 from app.engine.inference.model import GraphicalModel
-from app.engine.inference.prior import independent_axes
+from app.engine.inference.prior import Factor, in_table_order, independent_axes
 from app.engine.inference.propagation import Propagation
 
 Floats = NDArray[np.float64]
@@ -51,6 +52,7 @@ def fit(
     *,
     cliques: Sequence[AxisNames] = (),
     zeros: Sequence[StructuralZeros] = (),
+    base: Sequence[Factor] | None = None,
     start: GraphicalModel | None = None,
     shrinkage: float = 1.5,
     tolerance: float = 0.05,
@@ -58,7 +60,8 @@ def fit(
 ) -> GraphicalModel:
     """The model of `total` rows that fits the noisy counts; deterministic.
 
-    Its junction tree holds every measured set of axes, and those of `cliques` and `zeros`.
+    Its junction tree holds every measured set of axes, and those of `cliques`, `zeros` and `base`.
+    `base` takes the place of the prior of independent axes: what is not measured stays as it says.
     `shrinkage` tells how many standard deviations, of a typical measured cell, a potential of 1
     pulls its cell's count: c is shrinkage * N / sigma, sigma the root mean square. Best is from
     0.5, where counts are far above the noise, to 3. Towards 0 the fit becomes the least
@@ -74,7 +77,8 @@ def fit(
     if not 0 < shrinkage < np.inf or not tolerance > 0:
         raise ValueError("shrinkage and tolerance are positive")
     targets = pooled(shape, measured)
-    fixed = [*independent_axes(shape, targets), *_masks(shape, zeros)]
+    prior = independent_axes(shape, targets) if base is None else in_table_order(shape, base)
+    fixed = [*prior, *_masks(shape, zeros)]
     factors = [target.axes for target in targets]
     tree = JunctionTree.of(shape, [*factors, *(axes for axes, _ in fixed), *cliques])
     propagation = Propagation(tree, factors, fixed)

@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 from app.engine.inference.answering import Answering
 from app.engine.inference.junction import JunctionTree
 from app.engine.inference.measurements import AxisNames
+from app.engine.inference.prior import Factor
 from app.engine.inference.sampling import sample
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,16 @@ class GraphicalModel:
         answering = Answering(self.tree, self.shares)
         with _libraries().limit(limits=1, user_api="blas"):  # threads would change the last bits
             return [answering.marginal(axes) for axes in asked]
+
+    def factors(self) -> tuple[Factor, ...]:
+        """The model as a base measure: of each clique the logarithms of its shares given its
+        separator, -inf where it has none."""
+        return tuple(
+            Factor(clique, _conditional(table, clique, separator))
+            for table, clique, separator in zip(
+                self.shares, self.tree.cliques, self.tree.separators, strict=True
+            )
+        )
 
     def sample(
         self, rows: int, rng: np.random.Generator, *, exact: bool = False
@@ -108,6 +119,18 @@ def _libraries() -> ThreadpoolController:
 def _summed(table: Floats, axes: AxisNames, kept: AxisNames) -> Floats:
     summed: Floats = table.sum(axis=tuple(i for i, axis in enumerate(axes) if axis not in kept))
     return summed
+
+
+def _conditional(table: Floats, axes: AxisNames, separator: AxisNames) -> Floats:
+    others = tuple(i for i, axis in enumerate(axes) if axis not in separator)
+    whole = np.broadcast_to(table.sum(axis=others, keepdims=True), table.shape)
+    logs = np.full(table.shape, -np.inf)
+    np.log(
+        np.divide(table, whole, where=whole > 0, out=np.zeros(table.shape)),
+        where=table > 0,
+        out=logs,
+    )
+    return logs
 
 
 def _vector(

@@ -1,18 +1,54 @@
-"""The distribution that an estimate is pulled towards: independent axes."""
+"""The distribution that an estimate is pulled towards: independent axes, or a base measure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.measurements import AxisNames, Pooled
+from app.engine.inference.measurements import (
+    AxisNames,
+    Pooled,
+    check_axes,
+    into_table_order,
+    table_order,
+)
 
 Floats = NDArray[np.float64]
 
 _LEAST = 0.5
 """No cell of an axis starts with less than this many standard errors of its count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Logarithms over some axes, one dimension each, -inf where no row can be.
+
+    A base measure is the exponential of a sum of factors, norm left out.
+    """
+
+    axes: AxisNames
+    logs: Floats
+
+    def __post_init__(self) -> None:
+        if len(set(self.axes)) != len(self.axes) or self.logs.ndim != len(self.axes):
+            raise ValueError("a factor has one dimension for each of its distinct axes")
+        if np.isnan(self.logs).any() or not (self.logs < np.inf).all():
+            raise ValueError("logarithms of a factor are finite, or -inf")
+
+
+def in_table_order(
+    shape: Mapping[str, int], factors: Sequence[Factor]
+) -> list[tuple[AxisNames, Floats]]:
+    """Raises `ValueError` for axes that the shape lacks, or has with other cells."""
+    rank = {axis: i for i, axis in enumerate(table_order(shape))}
+    ordered = []
+    for factor in factors:
+        check_axes(shape, factor.axes, factor.logs.shape)
+        ordered.append(into_table_order(rank, factor.axes, factor.logs))
+    return ordered
 
 
 def independent_axes(

@@ -11,6 +11,7 @@ from small_models import every_set, noisy, random_axes, random_joint, random_sha
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal, StructuralZeros
 from app.engine.inference.model import GraphicalModel
+from app.engine.inference.prior import Factor
 from app.engine.inference.propagation import InfeasibleZerosError
 
 SHAPE = {"a": 3, "b": 4, "c": 2, "d": 3}
@@ -46,7 +47,11 @@ def pull_of(measured: list[NoisyMarginal], total: float, shrinkage: float) -> fl
 
 
 def brute_force(
-    shape: dict[str, int], measured: list[NoisyMarginal], total: float, shrinkage: float
+    shape: dict[str, int],
+    measured: list[NoisyMarginal],
+    total: float,
+    shrinkage: float,
+    base: np.ndarray | None = None,
 ) -> np.ndarray:
     """The best distribution over all cells, by Newton's method on the multipliers.
 
@@ -54,10 +59,10 @@ def brute_force(
     (y - N mu) N / (c sigma^2): 1/2 chi-square + c KL(p || prior) is convex in p.
     """
     names = list(shape)
-    logs = np.zeros(tuple(shape.values()))
+    logs = np.zeros(tuple(shape.values())) if base is None else np.log(base)
     for axis in names:
         shares = noisy_one_way(shape, measured, axis)
-        if shares is not None:
+        if base is None and shares is not None:
             logs = logs + spread(np.log(shares), shape, (axis,))
     ones, targets, variances = [], [], []
     for m in measured:
@@ -108,6 +113,64 @@ def test_two_hundred_random_models_are_those_of_brute_force(block: int) -> None:
         expected = brute_force(shape, measured, total, shrinkage)
         assert model.residual <= 1e-8, seed
         assert np.abs(whole_of(model) - expected).max() < 1e-7, seed
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_eighty_random_models_with_a_base_measure_are_those_of_brute_force(block: int) -> None:
+    for seed in range(20 * block, 20 * block + 20):
+        rng = np.random.default_rng(seed)
+        shape = random_shape(rng, most_cells=100)
+        whole, total = random_joint(rng, shape), float(rng.integers(50, 2000))
+        sets = {frozenset(s): s for s in random_axes(rng, shape, int(rng.integers(1, 5)))}
+        measured = [
+            noisy(rng, shape, whole, s, total, float(rng.uniform(2, 30))) for s in sets.values()
+        ]
+        factors = [
+            Factor(axes, rng.normal(0, 1, [shape[axis] for axis in axes]))
+            for axes in random_axes(rng, shape, int(rng.integers(1, 4)))
+        ]
+        base = np.exp(sum(spread(factor.logs, shape, factor.axes) for factor in factors))
+        base = np.broadcast_to(base, tuple(shape.values()))
+        model = fit(
+            shape, measured, total, base=factors, shrinkage=1.0, tolerance=1e-8, most_steps=20_000
+        )
+        expected = brute_force(shape, measured, total, 1.0, base)
+        assert np.abs(whole_of(model) - expected).max() < 1e-7, seed
+
+
+def test_a_model_is_its_own_base_measure() -> None:
+    allowed = np.ones((4, 3), dtype=bool)
+    allowed[0, :2] = False
+    model = fitted(some_measured(4), zeros=[StructuralZeros(("b", "a"), allowed)])
+    again = fitted([], base=model.factors())
+    assert np.allclose(whole_of(again), whole_of(model), rtol=1e-9, atol=1e-15)
+
+
+def test_what_is_measured_moves_a_base_measure_and_what_is_not_stays() -> None:
+    rng = np.random.default_rng(6)
+    before = random_joint(rng, SHAPE)
+    names = tuple(SHAPE)
+    counts = np.array([120.0, 20.0, 60.0])
+    model = fitted(
+        [NoisyMarginal(("a",), counts, np.array(1.0))],
+        base=[Factor(names, np.log(before))],
+        shrinkage=1e-9,
+    )
+    assert model.marginal(("a",)) == pytest.approx(counts / 200, abs=1e-6)
+    given = before / before.sum(axis=(1, 2, 3), keepdims=True)
+    told = whole_of(model) / whole_of(model).sum(axis=(1, 2, 3), keepdims=True)
+    assert np.allclose(told, given)
+
+
+@pytest.mark.parametrize("logs", [np.array([0.0, np.nan]), np.array([0.0, np.inf]), np.zeros(())])
+def test_a_factor_has_a_logarithm_for_each_cell_of_its_axes(logs: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="factor"):
+        Factor(("a",), logs)
+
+
+def test_a_base_measure_has_the_axes_of_the_shape() -> None:
+    with pytest.raises(ValueError, match="cells"):
+        fitted([], base=[Factor(("a",), np.zeros(4))])
 
 
 @given(st.integers(0, 2**32))
