@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from app.datasets.models import DatasetRow
 from app.engine.marginals import Marginal
-from app.engine.privacy.publication import Published
+from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
@@ -67,7 +67,7 @@ class _Order:
     unit: PrivacyUnit
     max_total_rows: int
     model: bytes
-    tables: Sequence[Published]
+    records: Sequence[Record]
 
     @classmethod
     def read(cls, context: JobContext) -> _Order:
@@ -77,7 +77,7 @@ class _Order:
                 raise JobCancelled
             release = releases.release(session, report.release_id)
             dataset = session.get_one(DatasetRow, release.dataset_id)
-            tables = results.noisy_tables(session, release)
+            records = results.records(session, release)
             schema = results.modelled(session, release, Schema.parse(dataset.schema))
         return cls(
             release,
@@ -85,7 +85,7 @@ class _Order:
             PrivacyUnit.parse(dataset.unit),
             dataset.max_total_rows,
             BlobStore(context.database).read_all(release.id, MODEL),
-            tables,
+            records,
         )
 
     @property
@@ -107,7 +107,7 @@ class _Order:
             self.schema,
             self.unit,
             columns,
-            _measured(self.tables, self.schema, self.unit, columns),
+            _measured(self.records, self.schema, self.unit, columns),
             expected_errors_of(stated, self.schema),
             self._combinations_model(),
         )
@@ -129,11 +129,11 @@ def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> Synthetic
 
 
 def _measured(
-    tables: Sequence[Published], schema: Schema, unit: PrivacyUnit, columns: Sequence[str]
+    records: Sequence[Record], schema: Schema, unit: PrivacyUnit, columns: Sequence[str]
 ) -> tuple[Measured, ...]:
     """The marginals of modelled columns that were measured, each once, in order."""
     found: dict[tuple[Any, ...], Measured] = {}
-    for table in tables:
+    for table in (record.answer for record in records):
         if not isinstance(table, Measurement) or not isinstance(table.count, Count):
             continue
         count = table.count

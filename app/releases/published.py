@@ -37,21 +37,46 @@ class CandidateOut(BaseModel):
     standard_error: float = Field(description="Standard deviation of its value's noise.")
 
 
-class MeasurementOut(BaseModel):
-    """One noisy table that the release bought."""
+class QuantileOut(BaseModel):
+    """A quantile, drawn from a public list of points, the nearer the likelier."""
 
-    columns: list[AxisOut] = Field(description="Its columns; none: a total, or scores.")
+    of: str = Field(
+        description="Name of the column; or, where `number` of `contribution` says so, the `rows`"
+        " or `tuples` of each unit."
+    )
+    q: float = Field(description="Which quantile: 0.5 is the median.")
+    point: str = Field(description="The point that was drawn.")
+    points: int = Field(description="How many points there were to draw from.")
+    rank_error: float = Field(
+        description="With 95 % confidence at most so many numbers lie between the point and the"
+        " quantile, beyond what the best point of the list would leave."
+    )
+
+
+class MeasurementOut(BaseModel):
+    """One noisy answer that the release bought."""
+
+    question: int = Field(
+        description="Number of the question that it answers, from 0, as in the certificate."
+    )
+    loss: dict[str, str] = Field(description="What it cost of the session's loss.")
+    columns: list[AxisOut] = Field(description="Its columns; none: a total, scores or a quantile.")
     values: list[int] = Field(
         description="Noisy counts or sums, flat, in C order of `columns`; of scores, the noisy"
         " distance of each of `candidates` from its reference: the sum, over its cells, of"
-        " absolute differences."
+        " absolute differences. A quantile has none."
     )
-    noise: str = Field(description="`discrete gaussian` or `discrete laplace`.")
+    noise: str = Field(
+        description="`discrete gaussian` or `discrete laplace`; of a quantile `gumbel` or"
+        " `permute-and-flip`."
+    )
     scale: float = Field(
-        description="Sigma, or b of Laplace noise, in counts; of scores, the smallest."
+        description="Sigma, or b of Laplace noise, in counts; of scores, the smallest; of a"
+        " quantile, in numbers below it."
     )
-    standard_error: float = Field(
-        description="Standard deviation of each value's noise; of scores, the smallest."
+    standard_error: float | None = Field(
+        description="Standard deviation of each value's noise; of scores, the smallest; null for"
+        " a quantile, which has a `rank_error`."
     )
     sensitivity: Sensitivity = Field(description="What the scale was chosen for.")
     contribution: dict[str, Any] = Field(
@@ -74,10 +99,11 @@ class MeasurementOut(BaseModel):
     candidates: list[CandidateOut] | None = Field(
         None, description="Of scores: what each of `values` is about."
     )
+    quantile: QuantileOut | None = Field(None, description="Of a quantile: what was drawn.")
 
 
 class MeasurementsOut(BaseModel):
-    """Every noisy table of a release. Reading them costs nothing more."""
+    """Every noisy answer of a release. Reading them costs nothing more."""
 
     release_id: str = Field(description="Id of the release.")
     measurements: list[MeasurementOut] = Field(description="In the order they were bought.")

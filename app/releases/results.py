@@ -1,4 +1,4 @@
-"""What a release publishes besides its samples: noisy tables and the certificate."""
+"""What a release publishes besides its samples: noisy answers and the certificate."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy.orm import Session
 
-from app.engine.privacy.journal import measurements, resolved
-from app.engine.privacy.publication import (
-    Published,
-    measurement_to_wire,
-    measurements_to_arrow,
-)
+from app.engine.privacy.journal import Record, measurements, resolved
+from app.engine.privacy.publication import measurement_to_wire, measurements_to_arrow
 from app.engine.privacy.queries import Discovered, FoundValues
+from app.engine.privacy.questions import AnsweredQuantile
 from app.engine.schema import Schema
 from app.problems import Conflict, NotReady
 from app.releases import journal, repository
@@ -27,8 +24,8 @@ from app.releases.spelling import CsvStyle, csv_pieces
 
 _ROWS_AT_ONCE = 2**16
 _LISTS = ("columns", "cell")
-_RENDERING = 1
-"""Raise it when the same tables are written differently, so that ETags change."""
+_RENDERING = 2
+"""Raise it when the same answers are written differently, so that ETags change."""
 
 
 def certificate(release: ReleaseRow) -> dict[str, Any]:
@@ -38,8 +35,8 @@ def certificate(release: ReleaseRow) -> dict[str, Any]:
     return release.certificate
 
 
-def noisy_tables(session: Session, release: ReleaseRow) -> list[Published]:
-    """Every noisy table that a published release bought."""
+def records(session: Session, release: ReleaseRow) -> list[Record]:
+    """Every noisy answer that a published release bought."""
     return measurements(journal.read(session, release.id))
 
 
@@ -50,15 +47,18 @@ def modelled(session: Session, release: ReleaseRow, schema: Schema) -> Schema:
     return resolved(schema, journal.read(session, release.id))
 
 
-def etag(tables: Sequence[Published], form: str) -> str:
+def etag(records: Sequence[Record], form: str) -> str:
     """A strong tag for one release: equal tags mean equal bytes."""
     digest = hashlib.sha256(f"{form} {_RENDERING}".encode())
-    for table in tables:
-        if isinstance(table, Discovered):
-            digest.update(table.keys.tobytes())
-        if isinstance(table, FoundValues):
-            digest.update(json.dumps(table.texts).encode())
-        digest.update(table.values.tobytes())
+    for answer in (record.answer for record in records):
+        if isinstance(answer, AnsweredQuantile):
+            digest.update(repr(answer.answer.value).encode())
+            continue
+        if isinstance(answer, Discovered):
+            digest.update(answer.keys.tobytes())
+        if isinstance(answer, FoundValues):
+            digest.update(json.dumps(answer.texts).encode())
+        digest.update(answer.values.tobytes())
     return f'"{digest.hexdigest()[:32]}"'
 
 
@@ -72,18 +72,18 @@ def check_published(release: ReleaseRow) -> None:
         raise Conflict("What the release published was withdrawn with its dataset.")
 
 
-def as_json(release_id: str, tables: Sequence[Published], schema: Schema) -> Iterator[bytes]:
-    """`{"release_id": ..., "measurements": [...]}`, a table at a time."""
+def as_json(release_id: str, records: Sequence[Record], schema: Schema) -> Iterator[bytes]:
+    """`{"release_id": ..., "measurements": [...]}`, an answer at a time."""
     yield f'{{"release_id":{json.dumps(release_id)},"measurements":['.encode()
-    for place, table in enumerate(tables):
-        text = json.dumps(measurement_to_wire(table, schema), separators=(",", ":"))
+    for place, record in enumerate(records):
+        text = json.dumps(measurement_to_wire(record, schema), separators=(",", ":"))
         yield ("," if place else "").encode() + text.encode()
     yield b"]}"
 
 
-def as_long_form(tables: Sequence[Published], schema: Schema, form: Format) -> Iterator[bytes]:
-    """A row for each noisy cell. In CSV the two lists are written as JSON arrays."""
-    table = measurements_to_arrow(tables, schema)
+def as_long_form(records: Sequence[Record], schema: Schema, form: Format) -> Iterator[bytes]:
+    """A row for each noisy cell or quantile. In CSV the two lists are written as JSON arrays."""
+    table = measurements_to_arrow(records, schema)
     parts = (table.slice(first, _ROWS_AT_ONCE) for first in range(0, table.num_rows, _ROWS_AT_ONCE))
     if form is Format.PARQUET:
         return parquet_pieces(table.schema, parts)

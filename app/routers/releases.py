@@ -282,7 +282,7 @@ def follow_release(
 
 _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The noisy tables.",
+        "description": "The noisy answers.",
         "headers": FILE_HEADERS,
         "model": MeasurementsOut,
         "content": {
@@ -299,7 +299,7 @@ _MEASUREMENTS: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/releases/{release_id}/measurements",
     operation_id="get_measurements",
-    summary="The noisy tables of a release",
+    summary="The noisy answers of a release",
     response_class=StreamingResponse,
     responses=_MEASUREMENTS,
 )
@@ -312,29 +312,29 @@ def get_measurements(
         Literal["json", "csv", "parquet"],
         Query(
             alias="format",
-            description="`csv` and `parquet` have a row for each noisy cell.",
+            description="`csv` and `parquet` have a row for each noisy cell or quantile.",
         ),
     ] = "json",
     if_none_match: Annotated[
         str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
     ] = None,
 ) -> Response:
-    """Every noisy count that the release bought, with its standard error: a product itself.
+    """Every noisy answer that the release bought, with its error and cost: a product itself.
 
     HEAD answers with the same headers and no body.
     """
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
-    tables = results.noisy_tables(session, release)
+    records = results.records(session, release)
     schema = results.modelled(session, release, dictionary_of(dataset))
-    etag = results.etag(tables, form)
+    etag = results.etag(records, form)
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
     if form == "json":
-        pieces, media_type = results.as_json(release.id, tables, schema), "application/json"
+        pieces, media_type = results.as_json(release.id, records, schema), "application/json"
     else:
-        pieces = results.as_long_form(tables, schema, Format(form))
+        pieces = results.as_long_form(records, schema, Format(form))
         media_type = Format(form).media_type
     if request.method == "HEAD":
         pieces = iter(())

@@ -57,7 +57,19 @@ def test_a_release_buys_bins_within_its_guarantee(service: World, synthesizer: s
     me = service.custodian
     me.post(f"/v1/datasets/{dataset}/releases", asked(synthesizer) | {"rows": 2000, "params": {}})
     release = service.run_fit(wages())
-    histograms = me.get(f"/v1/releases/{release}/measurements").json()["measurements"]
+    answers = me.get(f"/v1/releases/{release}/measurements").json()["measurements"]
+    histograms = [each for each in answers if "quantile" not in each]
+    drawn = [each for each in answers if "quantile" in each]
+    assert 5 <= len(drawn) <= 7
+    assert {each["quantile"]["of"] for each in drawn} == {"wage"}
+    assert drawn[0]["quantile"]["q"] == 0.5
+    # Half of the wages lie between 15,700 and 30,900.
+    assert 10_000 < int(drawn[0]["quantile"]["point"]) < 50_000
+    assert [each["question"] for each in drawn] == list(range(2, 2 + len(drawn)))
+    assert all(each["loss"] == histograms[0]["loss"] for each in drawn)
+    assert all(0 < each["quantile"]["rank_error"] < 500 for each in drawn)
+    spelled = me.get(f"/v1/releases/{release}/measurements?format=csv").text
+    assert f',"[""wage""]","[""{drawn[0]["quantile"]["point"]}""]",' in spelled
     bins = next(axis["cells"] for axis in histograms[2]["columns"] if axis["name"] == "wage")
     assert bins[-1] == "0 (special)"
     edges = [int(re.match(r"\[?(\d+)", cell)[1]) for cell in bins[:-1]]  # type: ignore[index]
@@ -122,8 +134,9 @@ def test_the_certificate_of_a_whole_release_lists_what_the_bins_cost(
     bought = [each for each in certificate["mechanisms"] if each["columns"] == [["wage"]]]
     counts = [each for each in bought if each["mechanism"] == "histogram"]
     quantiles = [each for each in bought if each["mechanism"].startswith("quantile")]
-    # Two counts find the median in a million codes; the third is the column's own.
-    assert len(counts) == 3
+    # Two counts find the median in a million codes; the others are the column's own, in bins and
+    # in pieces of bins.
+    assert len(counts) == 4
     assert 5 <= len(quantiles) <= 7
     assert {each["noise"] for each in quantiles} == {"gumbel"}
     assert quantiles[0]["contributions"] == [{"rule": "rows", "number": "regular values"}]

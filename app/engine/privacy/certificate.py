@@ -184,6 +184,18 @@ def query_to_wire(query: Query | Keys | Values) -> dict[str, Any]:
     return wire
 
 
+def quantile_to_wire(query: Quantile) -> dict[str, Any]:
+    """The rule of a quantile, and of which numbers it is, if not of all in a column."""
+    match query.of:
+        case str() if query.regular_only:
+            return {"rule": "rows", "number": "regular values"}
+        case str():
+            return {"rule": "rows"}
+        case TupleNumber():
+            return {"rule": "one", "number": "tuples"}
+    return {"rule": "one", "number": "rows"}
+
+
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
@@ -272,26 +284,26 @@ def _scores(exchange: Exchange, scored: Scored) -> Mechanism:
 
 
 def _quantile(exchange: Exchange, query: Quantile, answer: Quantiled) -> Mechanism:
-    columns: tuple[str, ...] = ()
-    rule = {"rule": "one", "number": "rows"}
-    match query.of:
-        case str():
-            columns, rule = (query.of,), {"rule": "rows"}
-            if query.regular_only:
-                rule["number"] = "regular values"
-        case TupleNumber():
-            columns, rule = query.of.tuples.columns, {"rule": "one", "number": "tuples"}
     return Mechanism(
         question=exchange.number,
         name=f"quantile {query.q:g} out of {len(query.grid)} points",
-        targets=(columns,),
-        rules=(rule,),
+        targets=(_columns_of_quantile(query),),
+        rules=(quantile_to_wire(query),),
         noise=answer.mechanism,
         scale=answer.scale,
         l1_sensitivity=answer.sensitivity,
         l2_sensitivity=None,
         loss=exchange.loss,
     )
+
+
+def _columns_of_quantile(query: Quantile) -> tuple[str, ...]:
+    match query.of:
+        case str():
+            return (query.of,)
+        case TupleNumber():
+            return query.of.tuples.columns
+    return ()
 
 
 def _discovery(exchange: Exchange, found: Discovered) -> Mechanism:

@@ -10,9 +10,13 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_answer, decode_question, pack_question
 from app.engine.privacy.queries import Discovered, FoundValues, Measurement, Scored
 from app.engine.privacy.questions import (
+    AnsweredQuantile,
     Counted,
+    CountQuestion,
     HandedOver,
     Kept,
+    Quantiled,
+    QuantileQuestion,
     Question,
     ScoreQuestion,
     SelectQuestion,
@@ -102,15 +106,33 @@ def resolved(schema: Schema, entries: Sequence[JournalEntry]) -> Schema:
     return schema
 
 
-def measurements(
-    entries: Sequence[JournalEntry],
-) -> list[Measurement | Discovered | FoundValues | Scored]:
-    """Every noisy table of a journal, in the order measured."""
-    tables: list[Measurement | Discovered | FoundValues | Scored] = []
-    for exchange in exchanges(entries):
-        match exchange.answer:
-            case Counted():
-                tables += exchange.answer.measurements
-            case Discovered() | FoundValues() | Scored():
-                tables.append(exchange.answer)
-    return tables
+Published = Measurement | Discovered | FoundValues | Scored | AnsweredQuantile
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A measurement: an answer of question `question`, and what it cost."""
+
+    question: int
+    answer: Published
+    loss: PrivacyLoss
+
+
+def measurements(entries: Sequence[JournalEntry]) -> list[Record]:
+    """Every noisy answer of a journal, in the order measured.
+
+    The winners of a selection are told by what is counted of them, and by the certificate.
+    """
+    return [record for exchange in exchanges(entries) for record in _records(exchange)]
+
+
+def _records(exchange: Exchange) -> list[Record]:
+    number, question, answer = exchange.number, exchange.question, exchange.answer
+    if isinstance(question, CountQuestion) and isinstance(answer, Counted):
+        pairs = zip(answer.measurements, question.losses, strict=True)
+        return [Record(number, measured, loss) for measured, loss in pairs]
+    if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
+        return [Record(number, AnsweredQuantile(question.query, answer), exchange.loss)]
+    if isinstance(answer, Discovered | FoundValues | Scored):
+        return [Record(number, answer, exchange.loss)]
+    return []

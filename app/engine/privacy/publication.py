@@ -1,15 +1,17 @@
-"""Measurements as they are published: the noisy tables of a release, with their errors."""
+"""Measurements as they are published: the noisy answers of a release, with errors and costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.engine.privacy.certificate import columns_of, query_to_wire
+from app.engine.privacy.certificate import columns_of, quantile_to_wire, query_to_wire
+from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import (
     SCORE_STEP,
     Count,
@@ -24,22 +26,32 @@ from app.engine.privacy.queries import (
     Tuples,
     Values,
 )
+from app.engine.privacy.questions import AnsweredQuantile
 from app.engine.schema import Schema
 
-Published = Measurement | Discovered | FoundValues | Scored
 Table = Measurement | Discovered | FoundValues
 Texts = NDArray[np.object_]
 
 
-def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any]:
-    """One noisy table as JSON: `values` is flat, in C order of `columns`.
+def measurement_to_wire(record: Record, schema: Schema) -> dict[str, Any]:
+    """One noisy answer as JSON: `values` is flat, in C order of `columns`.
 
     Tuples and discovered keys are no product of columns: they have no `columns`, and each
     entry of `listed` tells the cell of each column that its value is about. Scores have none
-    either: each entry of `candidates` tells what was compared with its reference.
+    either: each entry of `candidates` tells what was compared with its reference. A quantile is
+    no count: it has no `values`, and `quantile` tells the point that was drawn.
     """
-    if isinstance(measurement, Scored):
-        return _scored_to_wire(measurement)
+    cost = {"question": record.question, "loss": record.loss.as_wire()}
+    match record.answer:
+        case Scored() as scored:
+            return _scored_to_wire(scored) | cost
+        case AnsweredQuantile() as quantile:
+            return _quantile_to_wire(quantile, schema) | cost
+        case table:
+            return _table_to_wire(table, schema) | cost
+
+
+def _table_to_wire(measurement: Table, schema: Schema) -> dict[str, Any]:
     query = _query(measurement)
     is_listed = isinstance(query, Keys | TupleCount | Values)
     axes = [] if isinstance(query, Keys | TupleCount | Values) else _axes(query, schema)
@@ -63,19 +75,20 @@ def measurement_to_wire(measurement: Published, schema: Schema) -> dict[str, Any
     return wire
 
 
-def measurements_to_arrow(measurements: Sequence[Published], schema: Schema) -> pa.Table:
-    """A row for each noisy cell: `measurement` (number), `columns` and `cell` (lists of text),
-    `value` (int64, in `step`s), `standard_error`, `scale`, `noise`, `rule`, and of a sum the
-    column `sum_of` and the value of a `step`. A score has the columns of its candidate and no
-    cell."""
+def measurements_to_arrow(records: Sequence[Record], schema: Schema) -> pa.Table:
+    """A row for each noisy cell: `measurement` and `question` (numbers), `columns` and `cell`
+    (lists of text), `value` (int64, in `step`s), `standard_error`, `scale`, `noise`, `rule`, and
+    of a sum the column `sum_of` and the value of a `step`. A score has the columns of its
+    candidate and no cell. A `quantile` (0 to 1) has its point as the cell, and no value."""
     empty = pa.table({field.name: pa.array([], field.type) for field in _LONG_FORM}, _LONG_FORM)
-    parts = [_long_form(number, each, schema) for number, each in enumerate(measurements)]
+    parts = [_long_form(number, each, schema) for number, each in enumerate(records)]
     return pa.concat_tables([empty, *parts])
 
 
 _LONG_FORM = pa.schema(
     [
         pa.field("measurement", pa.int64()),
+        pa.field("question", pa.int64()),
         pa.field("columns", pa.list_(pa.string())),
         pa.field("cell", pa.list_(pa.string())),
         pa.field("value", pa.int64()),
@@ -85,6 +98,7 @@ _LONG_FORM = pa.schema(
         pa.field("rule", pa.string()),
         pa.field("sum_of", pa.string()),
         pa.field("step", pa.float64()),
+        pa.field("quantile", pa.float64()),
     ]
 )
 
@@ -116,16 +130,62 @@ def _scored_to_wire(scored: Scored) -> dict[str, Any]:
     }
 
 
+def _quantile_to_wire(quantile: AnsweredQuantile, schema: Schema) -> dict[str, Any]:
+    answer = quantile.answer
+    name, point = _point(quantile, schema)
+    return {
+        "columns": [],
+        "values": [],
+        "noise": answer.mechanism,
+        "scale": answer.scale,
+        "standard_error": None,
+        "sensitivity": {"l1": answer.sensitivity, "l2": None},
+        "contribution": quantile_to_wire(quantile.query),
+        "quantile": {
+            "of": name,
+            "q": quantile.query.q,
+            "point": point,
+            "points": len(quantile.query.grid),
+            "rank_error": quantile.rank_error(),
+        },
+    }
+
+
+def _point(quantile: AnsweredQuantile, schema: Schema) -> tuple[str, str]:
+    """The column, or what is numbered of a unit, and how the point reads."""
+    of, value = quantile.query.of, quantile.answer.value
+    if isinstance(of, str):
+        return of, schema.column(of).text_at(value)
+    return quantile_to_wire(quantile.query)["number"], f"{Decimal(repr(value)).normalize():f}"
+
+
+def _quantile_long_form(number: int, record: Record, schema: Schema) -> pa.Table:
+    assert isinstance(record.answer, AnsweredQuantile)
+    name, point = _point(record.answer, schema)
+    row = {
+        "measurement": number,
+        "question": record.question,
+        "columns": [name],
+        "cell": [point],
+        "scale": record.answer.answer.scale,
+        "noise": record.answer.answer.mechanism,
+        "rule": quantile_to_wire(record.answer.query)["rule"],
+        "quantile": record.answer.query.q,
+    }
+    return pa.Table.from_pylist([row], schema=_LONG_FORM)
+
+
 def _score_steps(scored: Scored) -> NDArray[np.int64]:
     return np.rint(scored.values / SCORE_STEP).astype(np.int64)
 
 
-def _scored_long_form(number: int, scored: Scored) -> pa.Table:
+def _scored_long_form(number: int, question: int, scored: Scored) -> pa.Table:
     scores = len(scored.counts)
     columns = [list(columns_of(count)) for count in scored.counts]
     return pa.table(
         [
             pa.array(np.full(scores, number)),
+            pa.array(np.full(scores, question)),
             pa.array(columns, pa.list_(pa.string())),
             pa.array([[]] * scores, pa.list_(pa.string())),
             pa.array(_score_steps(scored)),
@@ -135,14 +195,18 @@ def _scored_long_form(number: int, scored: Scored) -> pa.Table:
             pa.array([count.contribution.rule for count in scored.counts]),
             pa.nulls(scores, pa.string()),
             pa.array(np.full(scores, SCORE_STEP)),
+            pa.nulls(scores, pa.float64()),
         ],
         schema=_LONG_FORM,
     )
 
 
-def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
+def _long_form(number: int, record: Record, schema: Schema) -> pa.Table:
+    measurement = record.answer
     if isinstance(measurement, Scored):
-        return _scored_long_form(number, measurement)
+        return _scored_long_form(number, record.question, measurement)
+    if isinstance(measurement, AnsweredQuantile):
+        return _quantile_long_form(number, record, schema)
     cells = measurement.values.size
     query = _query(measurement)
     names, labels = _places(measurement, schema)
@@ -151,6 +215,7 @@ def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
     return pa.table(
         [
             pa.array(np.full(cells, number)),
+            pa.array(np.full(cells, record.question)),
             _lists(names),
             _lists(labels),
             pa.array(measurement.values.reshape(-1)),
@@ -160,6 +225,7 @@ def _long_form(number: int, measurement: Published, schema: Schema) -> pa.Table:
             pa.repeat(query.contribution.rule, cells),
             pa.repeat(pa.scalar(sum_of, pa.string()), cells),
             pa.array(np.full(cells, step)),
+            pa.nulls(cells, pa.float64()),
         ],
         schema=_LONG_FORM,
     )

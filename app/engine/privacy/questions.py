@@ -187,6 +187,24 @@ class Quantiled:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredQuantile:
+    """A point that was drawn, beside what was asked."""
+
+    query: Quantile
+    answer: Quantiled
+
+    def rank_error(self, confidence: float = 0.95) -> float:
+        """How far off the point is, in numbers between it and the quantile, beyond the best point
+        of the grid; exceeded with a chance of 1 - `confidence` at most.
+
+        Of n points with scores noised at scale s the exponential mechanism draws one that is
+        worse than the best by s (ln n + t) with a chance of e^-t at most (McSherry and Talwar
+        2007); permute-and-flip at the same scale is never worse (McKenna and Sheldon 2020).
+        """
+        return self.answer.scale * math.log(len(self.query.grid) / (1 - confidence))
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOver:
     """The bounded table of a trusted call: private, never journaled, never published."""
 

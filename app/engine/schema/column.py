@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.schema.scale import DEFAULT_BINS, MOST_CODES, Categories, Linear, Scale
-from app.engine.schema.values import TypeName, Value, from_ticks, from_wire, text, tick, to_arrow
+from app.engine.schema.values import (
+    TypeName,
+    Value,
+    at_tick,
+    from_ticks,
+    from_wire,
+    text,
+    tick,
+    to_arrow,
+)
 
 MOST_CELLS = 2**20
 MOST_QUANTILE_BINS = 256
@@ -277,6 +286,10 @@ class Column:
         """The place of a value, 0 for null: a float for numbers, else an int."""
         place = tick(value) if value is not None else Decimal(0)
         return float(place) if self.type == "number" else int(place)
+
+    def text_at(self, place: float) -> str:
+        """How the value at a place on the number line reads."""
+        return text(at_tick(self.type, Decimal(repr(place))))
 
     def code(self, value: Value | None) -> int | None:
         """The code that stores a value (None for null), None if nothing declares it."""

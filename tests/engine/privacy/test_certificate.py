@@ -10,7 +10,7 @@ from privacy_tables import schema, table
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.certificate import Certificate
-from app.engine.privacy.journal import JournalEntry, MemoryJournal, measurements
+from app.engine.privacy.journal import JournalEntry, MemoryJournal, Record, measurements
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.privacy.messages import encode_answer, pack_question, question_digest
@@ -107,8 +107,10 @@ def test_scores_are_one_mechanism() -> None:
 
 
 def test_scores_are_published_with_what_they_compare() -> None:
-    (scored,) = measurements(journal_of(scores()).entries())
-    wire = measurement_to_wire(scored, schema(**SIZES))
+    (record,) = measurements(journal_of(scores()).entries())
+    scored, wire = record.answer, measurement_to_wire(record, schema(**SIZES))
+    assert isinstance(scored, Scored)
+    assert (wire["question"], wire["loss"]) == (0, {"rho": "1"})
     assert MeasurementOut.model_validate(wire).model_dump(exclude_none=True) == wire
     assert json.loads(json.dumps(wire, allow_nan=False)) == wire
     assert (wire["columns"], wire["contribution"]) == ([], {"scores": 2})
@@ -120,19 +122,19 @@ def test_scores_are_published_with_what_they_compare() -> None:
     assert single["contribution"] == {"rule": "one"}
     assert single["standard_error"] == pytest.approx(2 * pair["standard_error"])
     assert pair["standard_error"] == wire["standard_error"]
-    assert isinstance(scored, Scored)
     assert wire["standard_error"] * wire["step"] == pytest.approx(scored.standard_error.min())
 
 
 def test_scores_in_long_form_have_columns_but_no_cell() -> None:
-    (scored,) = measurements(journal_of(scores()).entries())
+    (record,) = measurements(journal_of(scores()).entries())
+    assert isinstance(record.answer, Scored)
     pair = measured(Count(("a", "b")), np.arange(12).reshape(3, 4))
-    rows = measurements_to_arrow([pair, scored], schema(**SIZES)).to_pylist()[12:]
+    rows = measurements_to_arrow([pair, record], schema(**SIZES)).to_pylist()[12:]
     assert [row["columns"] for row in rows] == [["a", "b"], ["a"]]
     assert [row["cell"] for row in rows] == [[], []]
     assert [row["rule"] for row in rows] == ["rows", "one"]
     assert [row["measurement"] for row in rows] == [1, 1]
-    for row, value in zip(rows, scored.values, strict=True):
+    for row, value in zip(rows, record.answer.values, strict=True):
         assert row["value"] * row["step"] == value
 
 
@@ -154,8 +156,9 @@ def test_a_journal_beyond_the_allowance_gets_no_certificate() -> None:
         certificate(journal_of(counts()), allowance=PrivacyLoss.zcdp(ONE - 1))
 
 
-def measured(count: Count, values: Any) -> Measurement:
-    return Measurement(count, np.array(values), "gaussian", 2.0, 1.9, 1.0, 1.0)
+def measured(count: Count, values: Any) -> Record:
+    measurement = Measurement(count, np.array(values), "gaussian", 2.0, 1.9, 1.0, 1.0)
+    return Record(0, measurement, PrivacyLoss.zcdp(ONE))
 
 
 def test_a_measurement_is_published_with_labels_and_error() -> None:
@@ -180,6 +183,7 @@ def test_measurements_in_long_form_name_every_cell() -> None:
     assert rows[0]["value"] == 7
     assert rows[7] == {
         "measurement": 1,
+        "question": 0,
         "columns": ["a", "b"],
         "cell": ["1", "2"],
         "value": 6,
@@ -189,6 +193,7 @@ def test_measurements_in_long_form_name_every_cell() -> None:
         "rule": "rows",
         "sum_of": None,
         "step": 1.0,
+        "quantile": None,
     }
 
 

@@ -18,7 +18,7 @@ from test_messages import json_values, paths
 from app.engine.grouping import Grouping
 from app.engine.privacy.certificate import Certificate
 from app.engine.privacy.declared import Feature, FeatureClasses, MixtureMode, RowNumber
-from app.engine.privacy.journal import MemoryJournal, exchanges, measurements
+from app.engine.privacy.journal import MemoryJournal, Record, measurements
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
@@ -36,6 +36,7 @@ from app.engine.privacy.queries import (
     Count,
     Discovered,
     Keys,
+    Measurement,
     Quantile,
     QuestionRefused,
     Sum,
@@ -44,6 +45,7 @@ from app.engine.privacy.queries import (
     Tuples,
 )
 from app.engine.privacy.questions import (
+    AnsweredQuantile,
     CountQuestion,
     DiscoverQuestion,
     Quantiled,
@@ -52,6 +54,8 @@ from app.engine.privacy.questions import (
 )
 from app.engine.privacy.session import RemoteSession, SessionServer
 from app.engine.privacy.wire import Frame, FrameError, pack, unpack
+from app.engine.schema import Schema
+from app.releases.published import MeasurementOut
 
 ONE = 10**12
 SIZES = {"a": 3, "b": 2}
@@ -181,16 +185,13 @@ def test_a_replay_gives_the_same_answers_without_new_noise_or_new_charge() -> No
 def test_the_journal_gives_back_every_answer() -> None:
     journal = MemoryJournal()
     told = converse(journal, kernel())
-    tables = measurements(journal.entries())
-    *counted, total, pairs, found = tables
-    assert [each.values.tolist() for each in counted] == told["counted"]
+    *tables, found, quantile = [record.answer for record in measurements(journal.entries())]
+    values = [each.values.tolist() for each in tables if isinstance(each, Measurement)]
+    assert values == [*told["counted"], told["sum"], told["tuples"]]
     assert isinstance(found, Discovered)
     assert (found.keys.tolist(), found.values.tolist()) == (told["keys"], told["counts"])
-    assert total.values.tolist() == told["sum"]
-    assert pairs.values.tolist() == told["tuples"]
-    quantile = [each.answer for each in exchanges(journal.entries())][-1]
-    assert isinstance(quantile, Quantiled)
-    assert quantile.value == told["quantile"]
+    assert isinstance(quantile, AnsweredQuantile)
+    assert quantile.answer.value == told["quantile"]
 
 
 def test_an_answer_to_another_question_is_no_answer() -> None:
@@ -238,10 +239,13 @@ def test_all_of_them_are_published_with_the_cells_they_are_about() -> None:
     journal = MemoryJournal()
     converse(journal, kernel())
     schema = table(SIZES, []).schema
-    tables = measurements(journal.entries())
-    wires = [measurement_to_wire(each, schema) for each in tables]
+    records = measurements(journal.entries())
+    wires = [measurement_to_wire(each, schema) for each in records]
     assert json.loads(json.dumps(wires, allow_nan=False)) == wires
-    numbers, _, classes, sums, *_, pairs, found = wires
+    for wire in wires:
+        told = MeasurementOut.model_validate(wire).model_dump(exclude_unset=True)
+        assert told == wire
+    numbers, _, classes, sums, *_, pairs, found, median = wires
     assert numbers["columns"] == [{"name": "row_number", "cells": ["1", "2", "3 or more"]}]
     assert classes["columns"] == [{"name": "feature_classes", "cells": list(CLASSES.labels)}]
     assert sums["step"] == 1
@@ -249,12 +253,68 @@ def test_all_of_them_are_published_with_the_cells_they_are_about() -> None:
     assert pairs["listed"] == [{"a": "[0, 2)", "b": "0"}, {"a": "2", "b": "1"}]
     assert found["listed"] == [{"a": "0", "b": "1"}, {"a": "2", "b": "0"}]
     assert found["threshold"] == 7
-    long = measurements_to_arrow(tables, schema).to_pylist()
+    assert median["quantile"] == {
+        "of": "a",
+        "q": 0.5,
+        "point": median["quantile"]["point"],
+        "points": 3,
+        "rank_error": pytest.approx(median["scale"] * np.log(3 / 0.05)),
+    }
+    assert median["quantile"]["point"] in ("0", "1", "2")
+    assert (median["values"], median["standard_error"]) == ([], None)
+    assert [wire["question"] for wire in wires] == [0, 0, 0, 0, 0, 1, 2, 3, 4]
+    losses = [wire["loss"] for wire in wires]
+    assert losses[3] == {"rho": "0.266666666666"}  # 4 parts of 15
+    assert losses[-2:] == [{"rho": "1", "delta": "0.000001"}, {"rho": "1"}]
+    *long, quantile = measurements_to_arrow(records, schema).to_pylist()
     assert len(long) == sum(len(wire["values"]) for wire in wires)
     assert long[-1]["columns"] == ["a", "b"]
     assert long[-1]["cell"] == ["2", "0"]
+    assert quantile["columns"] == ["a"]
+    assert quantile["cell"] == [median["quantile"]["point"]]
+    assert (quantile["quantile"], quantile["value"], quantile["question"]) == (0.5, None, 4)
     assert [row["sum_of"] for row in long if row["measurement"] == 3] == ["b", "b"]
     assert [row["cell"] for row in long if row["measurement"] == 6] == [["[0, 2)", "0"], ["2", "1"]]
+
+
+def test_a_quantile_reads_as_a_value_of_its_column_or_as_a_number() -> None:
+    year = {"minimum": "2020-01-01", "maximum": "2020-12-31"}
+    fields = [
+        {"name": "day", "type": "date", "constraints": year},
+        {
+            "name": "fare",
+            "type": "number",
+            "constraints": {"minimum": 0, "maximum": 9},
+            "step": 0.01,
+        },
+    ]
+    schema = Schema.parse({"fields": fields})
+    for of, value, name, point in (
+        ("day", 18263.0, "day", "2020-01-02"),
+        ("fare", 0.3, "fare", "0.3"),
+        (RowNumber(4), 30.0, "rows", "30"),
+        (TupleNumber(PAIRS), 2.0, "tuples", "2"),
+    ):
+        query = Quantile(of, 0.5, (value,))
+        answered = AnsweredQuantile(query, Quantiled(value, "gumbel", 1.0, 0.5))
+        wire = measurement_to_wire(Record(0, answered, RHO), schema)
+        assert (wire["quantile"]["of"], wire["quantile"]["point"]) == (name, point)
+
+
+def test_the_rank_of_a_quantile_is_off_by_no_more_than_it_says() -> None:
+    """Of 200 draws 1 in 20 may be; 37 are with a chance below 1e-9. A tenth of it would fail."""
+    rows = [(value,) for value in range(1000)]
+    answering = Kernel(table({"a": 1000}, rows), PrivacyLoss.zcdp(200 * ONE // 50))
+    query = Quantile("a", 0.5, tuple(map(float, range(1000))))
+    question = QuantileQuestion(query, PrivacyLoss.zcdp(ONE // 50))
+    off, told = [], 0.0
+    for _ in range(200):
+        answer = answering.answer(answering.admit(question))
+        assert isinstance(answer, Quantiled)
+        off.append(abs(answer.value - 500))
+        told = AnsweredQuantile(query, answer).rank_error()
+    assert np.sum(np.array(off) > told) < 37
+    assert np.sum(np.array(off) > told / 10) >= 37
 
 
 @pytest.mark.parametrize(

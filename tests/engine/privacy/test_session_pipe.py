@@ -30,6 +30,7 @@ from app.engine.privacy.queries import (
     Count,
     GridReference,
     KernelFailure,
+    Measurement,
     QuestionRefused,
     Scored,
 )
@@ -160,8 +161,8 @@ def test_scores_are_journaled_and_told_again_on_a_replay() -> None:
     assert report["errors"][1] == pytest.approx(2 * report["errors"][0])
     assert report["remaining"] == 9 * ONE == conversation.kernel.remaining.amount
     (kept,) = measurements(conversation.journal.entries())
-    assert isinstance(kept, Scored)
-    assert kept.values.tolist() == report["values"]
+    assert isinstance(kept.answer, Scored)
+    assert kept.answer.values.tolist() == report["values"]
     replayed = Conversation(score_and_finish, MemoryJournal(conversation.journal.entries()))
     assert replayed.run() == told
     assert replayed.kernel.remaining.amount == 9 * ONE
@@ -225,7 +226,9 @@ def test_the_journal_holds_what_the_child_saw() -> None:
     conversation = Conversation(ask_and_finish)
     report = json.loads(conversation.run())
     kept = measurements(conversation.journal.entries())
-    assert [measurement.values.tolist() for measurement in kept] == report["values"]
+    answers = [record.answer for record in kept]
+    values = [each.values.tolist() for each in answers if isinstance(each, Measurement)]
+    assert (values, len(answers)) == (report["values"], len(values))
     for number, entry in enumerate(conversation.journal.entries()):
         assert entry.number == number
         assert entry.loss == RHO
