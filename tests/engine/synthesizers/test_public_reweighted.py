@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.marginals import total_variation
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.base import (
@@ -23,6 +26,7 @@ from app.engine.synthesizers.base import (
     Table,
     generator,
 )
+from app.engine.synthesizers.public import PublicDataUnfit
 from app.engine.synthesizers.public_reweighted import PublicReweighted
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
@@ -346,3 +350,106 @@ def test_the_examples_of_its_page_are_valid_requests() -> None:
         params(**request["params"])
     rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     assert set(PublicReweightedParams.model_fields) <= set(rows)
+
+
+def shops(**keys: object) -> Schema:
+    """`town`, found, and `spent` from 0 to 99,999 in bought bins, and `kind`."""
+    fields = [
+        {"name": "town", "type": "string", "values": {"discover": 20}, "other": "Other"},
+        {
+            "name": "spent",
+            "type": "integer",
+            "constraints": {"minimum": 0, "maximum": 99_999, "required": True},
+            "bins": {"quantiles": 8},
+        },
+        {"name": "kind", "type": "integer", "constraints": {"minimum": 0, "maximum": 2}},
+        {"name": "id", "type": "string", "role": "entity"},
+    ]
+    return Schema.parse({"fields": fields, **keys})
+
+
+@pytest.mark.parametrize("kind", ["row", "entity"])
+def test_bins_and_values_are_bought_and_public_rows_weighed_in_them(kind: str) -> None:
+    """Private rows spend more in Ur than public ones do; nobody else is from Zzyzx."""
+    rng = np.random.default_rng(4)
+    listed = ["Kish", "Ur", "Zzyzx"]
+    fields = shops().to_wire()["fields"]
+    fields[0] = {"name": "town", "type": "string", "constraints": {"enum": listed}}
+    prior_schema = Schema.parse({"fields": fields})
+    rows = 3000
+    at = rng.integers(0, 2, rows)
+    spent = np.minimum(rng.lognormal(7, 0.6, rows), 99_999).astype(np.int64)
+    entity = np.arange(rows) // 3
+    alike = {"town": np.append(at[1:], 2), "spent": spent, "kind": at}
+    prior = PublicTable(prior_schema, Table(alike, rows, entity))
+    more = {"town": np.zeros(rows, np.int64), "spent": spent * (1 + at), "kind": at}
+    unit = ROW if kind == "row" else PERSON
+    texts = {"town": [listed[place] for place in at]}
+    entities = None if kind == "row" else entity
+    schema, loss = shops(), PrivacyLoss.zcdp(10**12, 10**11)
+    source = ArraySource(schema, unit, more, entities, texts=texts)
+    session = LocalSession(Kernel(source, loss))
+    model = PublicReweighted().fit(session, params(), prior, 1, quiet)
+    assert session.remaining.amount < 1000
+    assert session.schema.column("town").labels()[:2] == ["Kish", "Ur"]
+    table = PublicReweighted().load(session.schema, unit, model.dump()).sample(rows, generator(1))
+    town, bought = table.codes["town"], table.codes["spent"]
+    assert np.mean(town == 2) < 0.01, "what nobody found is `other`"
+    dear = np.median(spent[at == 1]) * 1.4
+    assert np.mean(bought[town == 1] > dear) > np.mean(spent[at == 1] > dear) + 0.1
+    preflight = check(unit=unit, loss=loss, schema=schema, facts=PublicFacts(prior_schema, rows))
+    assert not preflight.problems
+    assert PublicReweighted().delta_for_values(params(), schema) == 0.1
+    assert PublicReweighted().delta_for_values(params(columns=["kind"]), schema) == 0
+
+
+def test_what_is_bought_goes_off_the_rest_of_the_budget() -> None:
+    facts = PublicFacts(shops(), 1000)
+    loss = PrivacyLoss.zcdp(10**12, 10**11)
+    usual, most = (
+        check(params(bins_share=share), loss=loss, schema=shops(), facts=facts)
+        for share in (0.1, 0.6)
+    )
+    # A fifth finds values; of what is left nine tenths, or four, are for counting.
+    assert most.expected_error / usual.expected_error == pytest.approx(1.5, rel=0.01)
+    lacking = check(schema=shops(), facts=facts)
+    assert [problem.pointer for problem in lacking.problems] == ["/guarantee"]
+
+
+RULED = Schema.parse(
+    with_entities().to_wire()
+    | {
+        "constraints": [
+            {"kind": "forbidden", "when": {"zone": [0], "fare": [2]}},
+            {"kind": "forbidden", "when": {"kind": [1], "fare": [7]}},
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize("unit", [ROW, PERSON], ids=["row", "entity"])
+def test_no_public_row_that_breaks_a_rule_has_weight(unit: PrivacyUnit) -> None:
+    """Nor has one that was mixed, or moved to a value that the public table lacks (fare 7)."""
+    schema = RULED if unit is PERSON else Schema.parse(
+        TRIPS.to_wire() | {"constraints": RULED.to_wire()["constraints"]}
+    )  # fmt: skip
+    private, owner = people(1500, 3, (0, 1, 1, 1, 1, 4))
+    codes, entity = people(400, 4)
+    codes["fare"] = np.minimum(codes["fare"], 6)
+    assert np.any(schema.violations(codes)[0])
+    entities = owner if unit is PERSON else None
+    session = session_on(schema, private, GAUSSIAN, unit, entities)
+    prior = public(codes, entity if unit is PERSON else None)
+    model = PublicReweighted().fit(session, params(mixed=0.5, smooth=0), prior, 1, quiet)
+    assert np.any(model.codes["fare"] == 7), "moved"
+    assert not np.any(schema.violations(model.codes))
+    drawn = model.sample(None, generator(2)).codes
+    assert not np.any(schema.violations(drawn))
+    assert distance(drawn, private) < 0.75 * distance(codes, private)
+
+
+def test_a_public_table_that_keeps_no_rule_is_of_no_use() -> None:
+    codes = {name: np.full(50, code) for name, code in (("zone", 0), ("kind", 1), ("fare", 2))}
+    schema = Schema.parse(TRIPS.to_wire() | {"constraints": RULED.to_wire()["constraints"]})
+    with pytest.raises(PublicDataUnfit, match="rules"):
+        PublicReweighted().fit(session_on(schema, codes), params(), public(codes), 1, quiet)

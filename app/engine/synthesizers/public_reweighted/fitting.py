@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.queries import Count, Measurement
-from app.engine.schema import PrivacyUnit
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.public import PublicRows
 from app.engine.synthesizers.public_reweighted.dependence import hub_and_rim, pools
@@ -19,6 +19,7 @@ from app.engine.synthesizers.public_reweighted.model import PublicReweightedMode
 from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
 from app.engine.synthesizers.public_reweighted.questions import row_cuts
 from app.engine.synthesizers.public_reweighted.redrawing import WeighedRows
+from app.engine.synthesizers.public_reweighted.rules import still_lawful
 from app.engine.synthesizers.public_reweighted.weights import Target, reweighted
 from app.engine.synthesizers.size import pooled
 
@@ -58,16 +59,20 @@ def fitted(
     axes: Axes,
     params: PublicReweightedParams,
     unit: PrivacyUnit,
+    schema: Schema,
     rows: PublicRows,
     units: Floats,
     answers: Sequence[Measurement],
     rng: np.random.Generator,
 ) -> PublicReweightedModel:
-    """The model of public rows whose units had the weights `units`, shape (entities,)."""
+    """The model of public rows whose units had the weights `units`, shape (entities,).
+
+    No row breaks a rule of `schema`, nor does one that is mixed.
+    """
     pool, stays = _pool_and_stays(axes, params, rows)
     kept = (*pool, *stays)
     told = _told(answers, kept)
-    tables, base = _atoms(rows, units, told, params.mixing(unit), rng)
+    tables, base = _atoms(rows, units, schema, told, params.mixing(unit), rng)
     weights = reweighted(base, [_target(answer, tables) for answer in answers])
     codes = {name: np.concatenate([each.codes[name] for each in tables]) for name in axes.names}
     cells = {name: axes.groupings[name].cell_of(codes[name]) for name in (*kept, *told)}
@@ -102,13 +107,19 @@ def _told(answers: Sequence[Measurement], kept: Sequence[str]) -> tuple[str, ...
 
 
 def _atoms(
-    rows: PublicRows, units: Floats, told: Sequence[str], share: float, rng: np.random.Generator
+    rows: PublicRows,
+    units: Floats,
+    schema: Schema,
+    told: Sequence[str],
+    share: float,
+    rng: np.random.Generator,
 ) -> tuple[list[PublicRows], Floats]:
     """The public rows and, with `share` of all weight, as many mixed ones; and their weights."""
     base = units[rows.entity]
     if not share:
         return [rows], base
-    return [rows, mixed(rows, told, rng)], np.concatenate([(1 - share) * base, share * base])
+    changed = still_lawful(mixed(rows, told, rng), rows, schema)
+    return [rows, changed], np.concatenate([(1 - share) * base, share * base])
 
 
 def _target(answer: Measurement, tables: Sequence[PublicRows]) -> Target:

@@ -12,6 +12,12 @@ from app.engine.privacy.queries import Contribution
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
+from app.engine.synthesizers.bought import (
+    USUAL_BINS_SHARE,
+    USUAL_VALUES_SHARE,
+    BinsShare,
+    ValuesShare,
+)
 from app.engine.synthesizers.contribution import ContributionForm
 from app.engine.synthesizers.presets import PresetParams
 
@@ -55,6 +61,8 @@ class PublicReweightedParams(PresetParams):
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
+    bins_share: BinsShare = USUAL_BINS_SHARE
+    values_share: ValuesShare = USUAL_VALUES_SHARE
     measure: tuple[Columns, ...] | None = Field(
         None,
         min_length=1,
@@ -67,7 +75,9 @@ class PublicReweightedParams(PresetParams):
         description="Columns whose values are looked for that the public table lacks; all with at "
         "most `most_cells` cells if omitted, none if empty.",
     )
-    shares: Shares = Field(default_factory=Shares, description="How the budget is divided.")
+    shares: Shares = Field(
+        default_factory=Shares, description="How the budget is divided, beside what is bought."
+    )
     contribution: ContributionForm | None = Field(
         None,
         description="How much one privacy unit counts in each histogram. If omitted, all rows on "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from app.engine.privacy.declared import Feature, FeatureClasses
@@ -44,6 +46,14 @@ def watched(axes: Axes, params: PublicReweightedParams, rule: Contribution) -> t
     names = axes.names if params.watch is None else params.watch
     counts = (_count(axes, (name,), rule) for name in names if name in axes.names)
     return tuple(count for count in counts if cells_of(count) <= params.most_cells)
+
+
+def in_cells(axes: Axes, counts: Sequence[Count]) -> tuple[Count, ...]:
+    """The same histograms in the cells of `axes`: what was chosen before cells were bought."""
+    return tuple(
+        replace(count, groupings={name: axes.groupings[name] for name in count.columns})
+        for count in counts
+    )
 
 
 def scored_rule(unit: PrivacyUnit) -> Contribution:

@@ -14,7 +14,7 @@ from app.engine.privacy.queries import Candidate, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes, choose_axes
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
     Preflight,
@@ -26,6 +26,7 @@ from app.engine.synthesizers.base import (
     Session,
     generator,
 )
+from app.engine.synthesizers.bought import AxisPlan, delta_for_values, plan_axes
 from app.engine.synthesizers.contribution import (
     contribution_problems,
     expected_error,
@@ -50,11 +51,13 @@ from app.engine.synthesizers.public_reweighted.params import PublicReweightedPar
 from app.engine.synthesizers.public_reweighted.questions import (
     candidates,
     cells_of,
+    in_cells,
     scored_rule,
     shape_of,
     size_questions,
     watched,
 )
+from app.engine.synthesizers.public_reweighted.rules import lawful, still_lawful
 
 Floats = NDArray[np.float64]
 
@@ -87,8 +90,9 @@ class PublicReweighted:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
-        problems += _named_problems(axes, params)
+        plan = _plan(schema, unit, params, loss)
+        axes, loss = plan.axes, plan.rest
+        problems = plan.problems + _named_problems(axes, params)
         problems += public_problems(schema, unit, public, axes.names, needs_entities=True)
         rule = params.rule(unit, loss)
         problems += contribution_problems(rule, unit, loss)
@@ -112,8 +116,11 @@ class PublicReweighted:
         memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
         memory += rows * _BYTES_OF_FEATURES * len(sizes)
         memory += counting_bytes(cells, largest) + 8 * cells + table_bytes(len(axes.names), limits)
-        problems += run_problems(memory, cells, limits)
+        problems += run_problems(memory, cells + plan.draws, limits)
         return Preflight(cells, memory, error, problems)
+
+    def delta_for_values(self, params: PublicReweightedParams, schema: Schema) -> float:
+        return delta_for_values(schema, params)
 
     def fit(
         self,
@@ -125,21 +132,24 @@ class PublicReweighted:
     ) -> PublicReweightedModel:
         assert public is not None
         unit = session.unit
-        axes, _ = choose_axes(session.schema, params.columns, params.bins)
-        whole = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        parts = _split(whole, params)
+        plan = _plan(session.schema, unit, params, session.allowance)
+        progress(0.02, "buying cells")
+        axes, whole = plan.buy(session), plan.left(session)
+        schema, parts = session.schema, _split(whole, params)
         progress(0.05, "reading the public table")
-        rows = _in_order(read_public(public, session.schema, axes.names).for_unit(unit), unit, seed)
+        rows = lawful(read_public(public, schema, axes.names).for_unit(unit), schema)
+        rows = _in_order(rows, unit, seed)
         rng = generator(seed + 1)
         progress(0.2, "counting units")
         units = unit_weights(session.count(size_questions(unit), parts.size), rows, unit)
         rule = params.rule(unit, whole)
         progress(0.3, "looking for values that the public table lacks")
-        columns = watched(axes, params, rule)
+        columns = in_cells(axes, watched(plan.axes, params, rule))
         found = session.count(columns, parts.one_way) if columns else ()
         base = units[rows.entity]
-        rows = with_missing_values(rows, base, [one_way(each, rows) for each in found], rng)
-        counts = candidates(axes, params, rule)
+        moved = with_missing_values(rows, base, [one_way(each, rows) for each in found], rng)
+        rows = still_lawful(moved, rows, schema)
+        counts = in_cells(axes, candidates(plan.axes, params, rule))
         if params.measure is None:
             progress(0.4, "scoring histograms")
             counts = _chosen(session, counts, rows, base, parts.scores)
@@ -147,10 +157,17 @@ class PublicReweighted:
         left = session.remaining
         answers = session.count(counts, PrivacyLoss(left.kind, left.amount))
         progress(0.7, "weighing public rows")
-        return fitted(axes, params, unit, rows, units, (*found, *answers), rng)
+        return fitted(axes, params, unit, schema, rows, units, (*found, *answers), rng)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> PublicReweightedModel:
         return load_model(schema, unit, data)
+
+
+def _plan(
+    schema: Schema, unit: PrivacyUnit, params: PublicReweightedParams, loss: PrivacyLoss
+) -> AxisPlan:
+    """Bins that are not cut further: within them rows lie as the public ones do."""
+    return plan_axes(schema, unit, params, loss, far_cuts=0)
 
 
 @dataclass(frozen=True, slots=True)
