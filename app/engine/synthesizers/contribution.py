@@ -19,6 +19,19 @@ UNPAID = 2.0**62
 """The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
 
 
+class ChosenRule(Params):
+    """`rows`, `clipped` or, under a pure guarantee, `distinct`, whichever promises the least error
+    by the bought numbers of rows and distinct values of entities."""
+
+    rule: Literal["auto"] = Field("auto", description="Chosen by what is bought of entities.")
+
+    def widest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+        """The rule of the largest noise among those that may be chosen."""
+        if loss.kind == "pure" or not 1 < unit.max_rows < LARGEST_CLIPPED:
+            return Contribution()
+        return Contribution("clipped", norm=float(unit.max_rows))
+
+
 class AllRows(Params):
     """Each unit counts with all its rows, at most the dictionary's `max_rows`."""
 
@@ -54,6 +67,11 @@ class ClippedCounts(Params):
 
 
 ContributionForm = Annotated[AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")]
+
+RuleForm = Annotated[
+    ChosenRule | AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")
+]
+"""The same where entities are bought, so that a rule can be chosen."""
 
 
 def expected_error(

@@ -16,6 +16,7 @@ from app.engine.synthesizers.archive import weights as stored_weights
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Table
 from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.entities.model import Entities
 from app.engine.synthesizers.shapes import (
     Shape,
     expanded,
@@ -31,6 +32,7 @@ class TableModel:
     """A distribution over merged cells, and how each column is restored to its own cells.
 
     `method` is the name of the synthesizer that fitted it, `shapes` how rows lie within own cells.
+    `entities`, where they were bought, group the rows.
     """
 
     method: str
@@ -39,6 +41,7 @@ class TableModel:
     graph: GraphicalModel
     size: Size
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    entities: Entities | None = None
 
     @property
     def noisy_rows(self) -> int:
@@ -47,13 +50,16 @@ class TableModel:
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         rows = self.size.rows if rows is None else rows
         cells = self.graph.sample(rows, rng)
-        codes = {
-            name: expanded(
-                name, compression.restore(cells.pop(name), rng), self.axes, self.shapes, rng
-            )
-            for name, compression in zip(self.axes.names, self.compressions, strict=True)
-        }
-        return Table(codes, rows, self.size.deal(rows, rng))
+        looked_at = () if self.entities is None else self.entities.columns
+        codes, own = {}, {}
+        for name, compression in zip(self.axes.names, self.compressions, strict=True):
+            restored = compression.restore(cells.pop(name), rng)
+            codes[name] = expanded(name, restored, self.axes, self.shapes, rng)
+            if name in looked_at:
+                own[name] = restored.astype(np.int32)
+        if self.entities is None:
+            return Table(codes, rows, self.size.deal(rows, rng))
+        return Table(codes, rows, self.entities.owner(self.size, own, rows, rng))
 
     def marginals(self, asked: Sequence[tuple[str, ...]]) -> list[NDArray[np.float64]]:
         """Shares of the cells of `axes`, over each set of axes asked, in the order asked."""
@@ -68,7 +74,7 @@ class TableModel:
         return restored
 
     def dump(self) -> bytes:
-        header = {
+        header: dict[str, Any] = {
             "model": self.method,
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
@@ -79,6 +85,9 @@ class TableModel:
             arrays[f"merge{i}"] = compression.merge
             arrays[f"merged_shares{i}"] = compression.shares
         arrays |= shape_arrays(self.shapes)
+        if self.entities is not None:
+            header["entities"] = list(self.entities.columns)
+            arrays |= self.entities.to_arrays()
         return pack(header, arrays)
 
     @classmethod
@@ -101,7 +110,10 @@ class TableModel:
             raise ModelFormatError("the stored model's tables do not fit together") from error
         size = Size.from_json(header.get("size"), unit)
         shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
-        return cls(method, axes, compressions, graph, size, shapes)
+        entities = None
+        if "entities" in header:
+            entities = Entities.from_stored(header["entities"], arrays, axes, unit)
+        return cls(method, axes, compressions, graph, size, shapes, entities)
 
 
 def _stored_compression(

@@ -18,7 +18,15 @@ from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Session
-from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
+from app.engine.synthesizers.size import (
+    Size,
+    SizeEstimate,
+    pooled,
+    pooled_variance,
+    pulled,
+    size_questions,
+    size_shares,
+)
 
 PIECES_PART = 0.5
 """What the pieces of a column get of a loss beside 1 for the cells of each."""
@@ -56,8 +64,13 @@ def shares(
 
 
 def measure_one_ways(
-    session: Session, axes: Axes, contribution: Contribution, loss: PrivacyLoss
+    session: Session,
+    axes: Axes,
+    contribution: Contribution,
+    loss: PrivacyLoss,
+    known: SizeEstimate | None = None,
 ) -> OneWays:
+    """`known` is what else tells of the size."""
     answers = session.count(
         questions(axes, contribution, session.unit),
         loss,
@@ -65,18 +78,22 @@ def measure_one_ways(
     )
     counted = len(answers) - len(axes.pieces)
     columns, sizes = answers[: len(axes.names)], answers[len(axes.names) : counted]
-    size = Size.from_answers(session.unit, _rows(columns, sizes[0]), sizes)
+    rows = _rows(columns, sizes[0], known)
+    size = Size.from_answers(session.unit, rows, sizes, known)
     return OneWays(columns, size, answers[counted:])
 
 
-def _rows(columns: Sequence[Measurement], rows: Measurement) -> float:
+def _rows(columns: Sequence[Measurement], rows: Measurement, known: SizeEstimate | None) -> float:
     """The noisy rows; where cells count rows, pooled with each column's sum."""
     estimates = [(float(rows.values), rows.variance)]
     if columns[0].count.contribution.rule == "rows":
         estimates += [
             (float(column.values.sum()), column.variance * column.values.size) for column in columns
         ]
-    return pooled(estimates)
+    value, variance = pooled(estimates), pooled_variance([each for _, each in estimates])
+    if known is None:
+        return value
+    return pulled(value, variance, known.rows, known.rows_variance)
 
 
 def projected_shares(answer: Measurement) -> NDArray[np.float64]:

@@ -1,4 +1,5 @@
-"""How `mst`, `swift` and `aim` begin: cells are bought, columns counted, rare cells merged."""
+"""How `mst`, `swift` and `aim` begin: cells and entities are bought, columns counted, rare cells
+merged."""
 
 from __future__ import annotations
 
@@ -25,14 +26,19 @@ from app.engine.synthesizers.bought import (
 )
 from app.engine.synthesizers.columns import Columns
 from app.engine.synthesizers.contribution import (
-    AllRows,
-    ContributionForm,
+    ChosenRule,
+    RuleForm,
     contribution_problems,
     expected_errors,
 )
+from app.engine.synthesizers.entities.buying import Bought, plan_entities
+from app.engine.synthesizers.entities.choosing import chosen_rule
+from app.engine.synthesizers.entities.form import EntityForm
+from app.engine.synthesizers.entities.model import Entities
 from app.engine.synthesizers.forecast import table_bytes
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.one_way import OneWays, measure_one_ways
+from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.zeros import zeros_bytes
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
@@ -58,10 +64,14 @@ class TableParams(Params):
         description="Cells below this many standard errors are merged before marginals are "
         "counted.",
     )
-    contribution: ContributionForm = Field(
-        default_factory=AllRows,
+    contribution: RuleForm = Field(
+        default_factory=ChosenRule,
         description="How much one privacy unit counts in each histogram. "
         "Scores and selections always count rows.",
+    )
+    entities: EntityForm = Field(
+        default_factory=EntityForm,
+        description="How rows are made entities, on an entity unit.",
     )
 
 
@@ -69,7 +79,8 @@ class TableParams(Params):
 class Plan:
     """What is known before anything is bought: `axes` have as many cells as can come out.
 
-    `loss` is the least that is left for counting; `draws` are the noisy numbers of what is
+    `contribution` is the rule of the largest noise that may be chosen, `loss` the least that is
+    left for counting; `draws` are the noisy numbers of what is
     bought, `memory_bytes` what any model takes beside its own tables.
     """
 
@@ -85,19 +96,34 @@ def forecast(
     schema: Schema, unit: PrivacyUnit, params: TableParams, loss: PrivacyLoss, limits: Limits
 ) -> Plan:
     plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
-    contribution = params.contribution.contribution()
-    problems = plan.problems + contribution_problems(contribution, unit, plan.rest)
+    entities = plan_entities(plan.axes, unit, params.entities, plan.rest)
+    form = params.contribution
+    contribution = form.widest(unit, entities.rest) if form.rule == "auto" else form.contribution()
+    problems = (
+        *plan.problems,
+        *entities.problems,
+        *contribution_problems(contribution, unit, entities.rest),
+    )
     memory = table_bytes(len(plan.axes.names), limits) + zeros_bytes(schema)
-    return Plan(plan.axes, contribution, plan.rest, plan.draws, memory, problems)
+    memory += entities.memory_bytes(limits)
+    return Plan(
+        plan.axes, contribution, entities.rest, plan.draws + entities.draws, memory, problems
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The cells that were bought, how units count in them, and what is left to spend."""
+    """The cells and entities that were bought, how units count, and what is left to spend."""
 
     axes: Axes
     contribution: Contribution
     loss: PrivacyLoss
+    bought: Bought | None = None
+
+    @property
+    def known(self) -> SizeEstimate | None:
+        """What the entities tell of the size."""
+        return None if self.bought is None else self.bought.size
 
 
 def start(session: Session, params: TableParams, progress: Progress) -> Start:
@@ -106,7 +132,19 @@ def start(session: Session, params: TableParams, progress: Progress) -> Start:
     )
     progress(0.01, "buying cells")
     axes = plan.buy(session)
-    return Start(axes, params.contribution.contribution(), plan.left(session))
+    bought = plan_entities(axes, session.unit, params.entities, plan.left(session)).buy(session)
+    left = plan.left(session)
+    return Start(axes, _contribution(params, axes, bought, session.unit, left), left, bought)
+
+
+def _contribution(
+    params: TableParams, axes: Axes, bought: Bought | None, unit: PrivacyUnit, loss: PrivacyLoss
+) -> Contribution:
+    if params.contribution.rule != "auto":
+        return params.contribution.contribution()
+    if bought is None:
+        return Contribution()
+    return chosen_rule(bought.entities, bought.size.entities, len(axes.names), unit, loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +153,33 @@ class Opening:
 
     measured: OneWays
     columns: Columns
+    entities: Entities | None = None
 
     def model(self, method: str, graph: GraphicalModel) -> TableModel:
         """A graph over the merged cells, as the model of a table."""
         columns = self.columns
         return TableModel(
-            method, columns.axes, columns.compressions, graph, columns.size, columns.shapes
+            method,
+            columns.axes,
+            columns.compressions,
+            graph,
+            columns.size,
+            columns.shapes,
+            self.entities,
         )
 
 
 def open_columns(
-    session: Session, begun: Start, params: TableParams, loss: PrivacyLoss, progress: Progress
+    session: Session,
+    begun: Start,
+    params: TableParams,
+    loss: PrivacyLoss,
+    progress: Progress,
 ) -> Opening:
     progress(0.02, "counting columns")
-    measured = measure_one_ways(session, begun.axes, begun.contribution, loss)
-    return Opening(measured, Columns.of(begun.axes, session.schema, measured, params.rare_below))
+    measured = measure_one_ways(session, begun.axes, begun.contribution, loss, begun.known)
+    columns = Columns.of(begun.axes, session.schema, measured, params.rare_below)
+    return Opening(measured, columns, None if begun.bought is None else begun.bought.entities)
 
 
 def opening_errors(

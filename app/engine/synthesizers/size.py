@@ -44,6 +44,27 @@ def size_shares(
 
 
 @dataclass(frozen=True, slots=True)
+class SizeEstimate:
+    """What else was bought tells: rows with their variance, and entities with theirs."""
+
+    rows: float
+    rows_variance: float
+    entities: float
+    entities_variance: float
+
+
+MOST_PULL = 2.0
+"""How many standard errors an answer is moved at most by what else is known."""
+
+
+def pulled(value: float, variance: float, estimate: float, variance_of_estimate: float) -> float:
+    """A value without bias, pooled with an estimate that may have some: it moves so far alone."""
+    most = MOST_PULL * math.sqrt(variance)
+    moved = pooled([(value, variance), (estimate, variance_of_estimate)])
+    return min(max(moved, value - most), value + most)
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """Noisy numbers of rows and entities, neither negative; no entities on a row unit."""
 
@@ -52,28 +73,44 @@ class Size:
     max_rows: int
 
     @classmethod
-    def from_answers(cls, unit: PrivacyUnit, rows: float, answers: Sequence[Measurement]) -> Size:
+    def from_answers(
+        cls,
+        unit: PrivacyUnit,
+        rows: float,
+        answers: Sequence[Measurement],
+        known: SizeEstimate | None = None,
+    ) -> Size:
         """`rows` is the best estimate of rows; `answers` are those to `size_questions`."""
         if unit.kind == "row":
             return cls(max(0, round(rows)), None, 1)
-        entities = max(0, int(answers[1].values))
+        counted = float(answers[1].values)
+        if known is not None:
+            variance = answers[1].variance
+            counted = pulled(counted, variance, known.entities, known.entities_variance)
+        entities = max(0, round(counted))
         most = max(entities, 1) * unit.max_rows
         return cls(min(max(0, round(rows)), most), entities, unit.max_rows)
 
     def deal(self, rows: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
         """A synthetic entity for each of `rows` rows: 0..E-1, none with over `max_rows`.
 
-        E keeps the noisy number of rows per entity, as near as that bound allows.
+        Every entity has as many rows as any other, or one less.
         """
         if self.entities is None:
             return None
         if rows == 0:
             return np.zeros(0, dtype=np.int64)
-        wanted = round(self.entities * rows / max(self.rows, 1))
-        entities = min(max(wanted, -(-rows // self.max_rows), 1), rows)
-        owner = np.arange(rows, dtype=np.int64) % entities
+        owner = np.arange(rows, dtype=np.int64) % self.entities_of(rows)
         rng.shuffle(owner)
         return owner
+
+    def entities_of(self, rows: int) -> int:
+        """How many entities `rows` rows have, on an entity unit.
+
+        That keeps the noisy number of rows per entity, as near as `max_rows` allows.
+        """
+        wanted = round((self.entities or 0) * rows / max(self.rows, 1))
+        return min(max(wanted, -(-rows // self.max_rows), min(rows, 1)), rows)
 
     def to_json(self) -> dict[str, int]:
         wire = {"rows": self.rows, "max_rows": self.max_rows}
@@ -96,3 +133,8 @@ def pooled(estimates: Sequence[tuple[float, float]]) -> float:
     weights = [1 / max(variance, SMALLEST_VARIANCE) for _, variance in estimates]
     weighted = (weight * value for weight, (value, _) in zip(weights, estimates, strict=True))
     return math.fsum(weighted) / math.fsum(weights)
+
+
+def pooled_variance(variances: Sequence[float]) -> float:
+    """Of what `pooled` gives."""
+    return 1 / math.fsum(1 / max(variance, SMALLEST_VARIANCE) for variance in variances)

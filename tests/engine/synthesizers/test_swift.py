@@ -10,7 +10,7 @@ from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_code
 
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count, Measurement, Scored
+from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement, Scored
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.axes import choose_axes
@@ -241,13 +241,13 @@ def test_a_model_of_another_method_is_refused() -> None:
     ("rho", "share"), [(10**10, 0.25), (10**8, 0.25 * 100**0.15), (10**4, 0.5), (10**13, 0.15)]
 )
 def test_small_guarantees_spend_more_on_columns(rho: int, share: float) -> None:
-    shares = usual_shares(PrivacyLoss.zcdp(rho), params().contribution.contribution(), ROW)
+    shares = usual_shares(PrivacyLoss.zcdp(rho), Contribution(), ROW)
     assert shares.one_way == pytest.approx(share)
     assert shares.one_way + shares.scores + shares.two_way == pytest.approx(1)
 
 
 def test_a_unit_of_many_rows_is_like_a_small_guarantee() -> None:
-    rows = params().contribution.contribution()
+    rows = Contribution()
     many = usual_shares(PrivacyLoss.zcdp(10**12), rows, PrivacyUnit("entity", "id", 10))
     assert many == usual_shares(PrivacyLoss.zcdp(10**10), rows, ROW)
     pure = usual_shares(PrivacyLoss.pure(10**12), rows, ROW)

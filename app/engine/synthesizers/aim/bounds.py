@@ -43,8 +43,9 @@ from app.engine.synthesizers.aim.workload import Clique
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import ExpectedError, Session
 from app.engine.synthesizers.contribution import expected_errors
+from app.engine.synthesizers.entities.form import has_entities
 from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.size import SMALLEST_VARIANCE
+from app.engine.synthesizers.size import MOST_PULL, SMALLEST_VARIANCE
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +82,8 @@ def rows_error(
     The noisy rows are a mean of noisy sums weighted by precision. Gaussian noise has tails below
     2 exp(-w^2 / 2 sigma^2); of Laplace noise the fourth moment is at most 6 sigma^4 + sigma^2,
     also of such a mean. Rounding adds a row. On an entity unit the rows are at most max_rows for
-    each noisy entity: that can only be too few if the noisy entities are.
+    each noisy entity: that can only be too few if the noisy entities are. What is bought of
+    entities moves either number by no more than some standard errors.
     """
     errors = expected_errors(
         one_way.questions(axes, contribution, unit),
@@ -100,7 +102,9 @@ def rows_error(
     if unit.kind == "entity":
         deviations.append(unit.max_rows * errors[len(axes.names) + 1])
     missed = _MISSED_ROWS / len(deviations)
-    return max(_two_sided(each, missed, loss.kind) for each in deviations) + unit.max_rows
+    pull = MOST_PULL if has_entities(unit) else 0.0
+    widest = max(_two_sided(each, missed, loss.kind) + pull * each for each in deviations)
+    return widest + unit.max_rows
 
 
 def _two_sided(deviation: float, missed: float, kind: str) -> float:

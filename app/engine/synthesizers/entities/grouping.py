@@ -1,0 +1,195 @@
+"""Which rows belong to one entity: sizes are kept, other statistics come near their targets.
+
+Whole rows change places between entities, so the table of rows stays as it was and with it every
+marginal. Rows begin in random order, or where the values of one column are few per entity in the
+order of that column; then pairs of rows are swapped wherever that does not raise the misfit. That
+is the sum over entities and columns of |distinct values - target| and |squares - target|, where
+squares are the sum over values of the squared number of rows, each divided by its mean target. A
+swap is looked for near rows that share values: in the order of the column that is off, and within
+its values of the column with the fewest per entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.synthesizers.entities.swapping import swap_rows
+
+Ints = NDArray[np.int64]
+Cells = NDArray[np.int32]
+
+ROWS_AT_ONCE = 2**20
+"""Rows beyond are grouped part by part: the memory of one part is all that is held."""
+
+_BYTES_PER_ROW = 40
+_BYTES_PER_CELL = 40
+"""Of a part: the order of a column, places in it, cells by row and by slot, and sorting."""
+
+_LOOKS_PER_ROW = 8000
+_WEIGHT = 2**16
+_FEW = 0.5
+"""A column with so few of the values that random rows would have starts in its own order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a column's values are to be like in each entity; int64, shape (entities,).
+
+    `squares` is the sum over the entity's values of the squared number of its rows, or None
+    where it does not matter.
+    """
+
+    distinct: Ints
+    squares: Ints | None = None
+
+    def part(self, first: int, end: int) -> Target:
+        squares = None if self.squares is None else self.squares[first:end]
+        return Target(self.distinct[first:end], squares)
+
+    @property
+    def wanted(self) -> Ints:
+        """Shape (entities, 2)."""
+        squares = np.zeros_like(self.distinct) if self.squares is None else self.squares
+        return np.stack([self.distinct, squares], axis=1)
+
+    @property
+    def weights(self) -> tuple[int, int]:
+        distinct = round(_WEIGHT / max(float(self.distinct.mean()), 1.0))
+        if self.squares is None:
+            return distinct, 0
+        return distinct, max(1, round(_WEIGHT / max(float(self.squares.mean()), 1.0)))
+
+
+def grouped(
+    sizes: Ints,
+    targets: Sequence[Target],
+    columns: Sequence[NDArray[Any]],
+    rng: np.random.Generator,
+) -> Ints:
+    """The entity of each row, int64, shape (rows,): entity i has exactly `sizes[i]` rows.
+
+    sizes: shape (entities,), at least 1 each. targets: one for each of `columns`, which hold
+    the cell of each row, shape (rows,), rows being the sum of sizes. The same for the same
+    state of `rng`.
+    """
+    owner = np.empty(int(sizes.sum()), dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    for first, end in _parts(starts):
+        rows = slice(int(starts[first]), int(starts[end]))
+        part = _Part(
+            sizes[first:end],
+            [target.part(first, end) for target in targets],
+            [column[rows] for column in columns],
+            rng,
+        )
+        owner[rows] = first + part.owner()
+    return owner
+
+
+def grouping_bytes(columns: int, rows: int) -> int:
+    """The most memory that `grouped` takes beside its arguments."""
+    return 8 * rows + min(rows, ROWS_AT_ONCE) * (_BYTES_PER_ROW + _BYTES_PER_CELL * columns)
+
+
+def _parts(starts: Ints) -> Iterator[tuple[int, int]]:
+    """Runs of whole entities with about `ROWS_AT_ONCE` rows each."""
+    parts = max(1, round(int(starts[-1]) / ROWS_AT_ONCE))
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], parts + 1))
+    for first, end in pairwise(cuts):
+        if first < end:
+            yield int(first), int(end)
+
+
+class _Part:
+    """Rows and entities that are grouped together; slots are places for rows."""
+
+    def __init__(
+        self,
+        sizes: Ints,
+        targets: Sequence[Target],
+        columns: Sequence[NDArray[Any]],
+        rng: np.random.Generator,
+    ) -> None:
+        self._sizes = sizes
+        self._targets = targets
+        self._cells = _table(columns, int(sizes.sum()))
+        self._rng = rng
+
+    def owner(self) -> Ints:
+        rows = len(self._cells)
+        held = self._rng.permutation(rows).astype(np.int32)
+        of_slot = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
+        if self._targets and len(self._sizes) > 1:
+            fewest, share = self._fewest()
+            orders = self._orders(fewest, held)
+            if share < _FEW:
+                held = self._in_order(fewest, held)
+            self._swap(held, of_slot, orders, fewest)
+        owner = np.empty(rows, dtype=np.int64)
+        owner[held] = of_slot
+        return owner
+
+    def _fewest(self) -> tuple[int, float]:
+        """The column with the fewest values per entity beside those of random rows."""
+        shares = []
+        for column, target in zip(self._cells.T, self._targets, strict=True):
+            expected = expected_distinct(np.bincount(column), self._sizes)
+            shares.append(float(target.distinct.mean() / expected.mean()))
+        return int(np.argmin(shares)), min(shares)
+
+    def _orders(self, fewest: int, at_random: Cells) -> Cells:
+        """Rows in the order of each column, within it in that of `fewest`, then at random."""
+        by_fewest = at_random[np.argsort(self._cells[at_random, fewest], kind="stable")]
+        return np.stack(
+            [by_fewest[np.argsort(column[by_fewest], kind="stable")] for column in self._cells.T]
+        )
+
+    def _in_order(self, column: int, at_random: Cells) -> Cells:
+        """Rows sorted by the column's values, whose order is random."""
+        cells = self._cells[at_random, column]
+        rank = self._rng.permutation(int(cells.max()) + 1)
+        return at_random[np.argsort(rank[cells], kind="stable")]
+
+    def _swap(self, held: Cells, of_slot: Cells, orders: Cells, fewest: int) -> None:
+        numbers = np.arange(len(held), dtype=np.int32)
+        places = np.empty_like(orders)
+        for order, place in zip(orders, places, strict=True):
+            place[order] = numbers
+        slots = np.empty_like(held)
+        slots[held] = numbers
+        swap_rows(
+            held,
+            slots,
+            self._cells[held],
+            of_slot,
+            np.concatenate([[0], np.cumsum(self._sizes)]).astype(np.int64),
+            np.stack([target.wanted for target in self._targets], axis=1),
+            np.array([target.weights for target in self._targets], dtype=np.int64),
+            orders,
+            places,
+            fewest,
+            _LOOKS_PER_ROW * len(held),
+            self._rng.integers(1, 2**63, size=1, dtype=np.uint64),
+        )
+
+
+def _table(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
+    """Shape (rows, columns)."""
+    table = np.empty((rows, len(columns)), dtype=np.int32)
+    for place, column in enumerate(columns):
+        table[:, place] = column
+    return table
+
+
+def expected_distinct(counts: Ints, sizes: Ints) -> NDArray[np.float64]:
+    """Distinct values that an entity of each size has if its rows are any of the table's."""
+    shares = counts[counts > 0] / counts.sum()
+    found, place = np.unique(sizes, return_inverse=True)
+    expected = np.array([float((1 - (1 - shares) ** size).sum()) for size in found])
+    return expected[place]
