@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from app.engine.privacy.bounding import Bounded, bound_rows
 from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.source import CodeSource
+from app.engine.privacy.wire import narrowed
 
 _CELLS_AT_ONCE = 2**22
 _CACHED_CELLS = 2**23
@@ -26,7 +28,7 @@ class ExactHistograms:
     def __init__(self, source: CodeSource, bounded: Bounded | None = None) -> None:
         self._source = source
         self._bounded = bounded
-        self._kept: OrderedDict[Histogram, NDArray[np.int64]] = OrderedDict()
+        self._kept: OrderedDict[Histogram, NDArray[Any]] = OrderedDict()
         self._kept_cells = 0
 
     @property
@@ -52,19 +54,24 @@ class ExactHistograms:
         if missing:
             computed = exact_histograms(self._source, self.bounded, missing)
             found.update(zip(missing, computed, strict=True))
+            del computed
         for histogram in group:
+            values = found[histogram]
             if keeps:
-                self._keep(histogram, found[histogram])
-            yield found[histogram]
+                found[histogram] = self._keep(histogram, values)
+            yield values.astype(np.int64, copy=False)
 
-    def _keep(self, histogram: Histogram, values: NDArray[np.int64]) -> None:
+    def _keep(self, histogram: Histogram, values: NDArray[Any]) -> NDArray[Any]:
+        """Keeps a histogram in the smallest type that holds its counts."""
         if histogram not in self._kept:
             self._kept_cells += histogram.cells
+            values = narrowed(values)
         self._kept[histogram] = values
         self._kept.move_to_end(histogram)
         while self._kept_cells > _CACHED_CELLS:
             oldest, _ = self._kept.popitem(last=False)
             self._kept_cells -= oldest.cells
+        return values
 
 
 def _groups(

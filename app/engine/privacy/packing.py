@@ -34,7 +34,7 @@ from app.engine.privacy.queries import (
     Tuples,
 )
 from app.engine.privacy.reading import Fields, all_integers, integer, number, one_of, text
-from app.engine.privacy.references import Reference, on_grid
+from app.engine.privacy.references import Reference, narrowed_reference, on_grid
 from app.engine.privacy.wire import FrameError, narrowed
 
 T = TypeVar("T")
@@ -109,6 +109,7 @@ class Packing:
         if not isinstance(reference, GridReference) and len(reference) == 1:
             reference = on_grid(reference[0])
         if isinstance(reference, GridReference):
+            reference = narrowed_reference(reference)
             self.arrays += [reference.steps, narrowed(reference.apart)]
             return {"cells": len(self.arrays) - 2, "apart": len(self.arrays) - 1}
         return {"factors": [self._vector(_as_float(factor)) for factor in reference]}

@@ -7,7 +7,7 @@ privacy: a distance from any fixed array of integers moves as `distances` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -22,6 +22,7 @@ LARGEST_REFERENCE = 2.0**40
 """The most counts that a reference may sum to, signs left out."""
 _CELLS_AT_ONCE = 2**16
 _BYTES_APART = 8
+_KINDS = (np.int8, np.int16, np.int32)
 
 Reference = tuple[NDArray[np.float64], ...] | GridReference
 Block = tuple[slice, NDArray[np.int64]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,8 +70,7 @@ class TableModel:
                 along = [-1 if i == axis else 1 for i in range(len(names))]
                 table = table.take(within[name].merge, axis)
                 table *= within[name].shares.reshape(along)
-            restored.append(table)
-        return restored
+            yield table
 
     def dump(self) -> bytes:
         header: dict[str, Any] = {

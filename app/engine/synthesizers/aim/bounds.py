@@ -33,10 +33,10 @@ from app.engine.privacy.queries import (
     Candidate,
     Contribution,
     Count,
-    GridReference,
     Noise,
     Scored,
 )
+from app.engine.privacy.references import counts_of, on_grid
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.aim.workload import Clique
@@ -173,12 +173,12 @@ def _asked(model: TableModel, cliques: Sequence[Clique]) -> list[_Asked]:
     rows = float(max(model.size.rows, 1))
     groupings = model.axes.groupings
     asked = []
-    for clique, shares in zip(cliques, model.marginals(cliques), strict=True):
-        expected = shares * (rows / SCORE_STEP)
-        steps = np.rint(expected)
-        rounding = float(np.abs(expected - steps).sum()) * SCORE_STEP
+    for clique, expected in zip(cliques, model.each_marginal(cliques), strict=True):
+        expected *= rows
+        reference = on_grid(expected)
+        expected -= counts_of(reference)
+        rounding = float(np.abs(expected, out=expected).sum())
         count = Count(clique, {name: groupings[name] for name in clique})
-        reference = GridReference(steps.astype(np.int64))
         asked.append(_Asked(clique, Candidate(count, reference), rounding))
     return asked
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from app.engine.inference.junction import predicted_with_each
 from app.engine.inference.model import GraphicalModel
-from app.engine.privacy.queries import SCORE_STEP, Candidate, Count, GridReference
+from app.engine.privacy.queries import Candidate, Count, GridReference
+from app.engine.privacy.references import counts_of, on_grid
 from app.engine.synthesizers.aim.workload import Clique, Workload
 from app.engine.synthesizers.axes import Axes
 
@@ -49,8 +50,12 @@ class Open:
 
     clique: Clique
     candidate: Candidate
-    expected: Floats
+    reference: GridReference
     noise: float
+
+    @property
+    def expected(self) -> Floats:
+        return counts_of(self.reference)
 
     def overlaps(self, other: Open) -> bool:
         """Whether they share two columns, so that one tells much of the other's."""
@@ -91,10 +96,10 @@ class Offering:
         left = MOST_MEASURED_CELLS - sum(self.cells(clique) for clique in measured)
         small = [clique for clique in self._counts if self.cells(clique) <= left]
         fitting = self._fitting(small, measured, share)
-        shares = model.marginals(fitting)
-        found = [
-            self._open(clique, table, noise) for clique, table in zip(fitting, shares, strict=True)
-        ]
+        found = (
+            self._open(clique, table, noise)
+            for clique, table in zip(fitting, model.each_marginal(fitting), strict=True)
+        )
         return [each for each in found if each.noise < 2 * self._total]
 
     def still_open(
@@ -124,13 +129,10 @@ class Offering:
         """The reference lies on a dyadic grid, which hides in what order a processor adds up
         floats: a run that is started again must ask the very same question."""
         weight = self._weights[clique]
-        steps = np.rint(shares * (self._total / SCORE_STEP)).astype(np.int64)
-        expected: Floats = steps.astype(np.float64) * SCORE_STEP
-        distance = round(noise.expected_distance(expected))
-        candidate = Candidate(
-            self._counts[clique], GridReference(steps), weight, bias=-weight * distance
-        )
-        return Open(clique, candidate, expected, distance)
+        reference = on_grid(shares * self._total)
+        distance = round(noise.expected_distance(counts_of(reference)))
+        candidate = Candidate(self._counts[clique], reference, weight, bias=-weight * distance)
+        return Open(clique, candidate, reference, distance)
 
 
 def _smallest(

@@ -130,10 +130,9 @@ class Rounds:
 
     def _is_still(self, before: Sequence[Open], model: GraphicalModel) -> bool:
         """Whether the measurements moved the model by no more than their noise would."""
+        tables = model.each_marginal([each.clique for each in before])
         moved = [
             float(np.abs(table * self.columns.total - each.expected).sum()) / max(each.noise, 1.0)
-            for each, table in zip(
-                before, model.marginals([each.clique for each in before]), strict=True
-            )
+            for each, table in zip(before, tables, strict=True)
         ]
         return math.fsum(moved) <= len(moved)
