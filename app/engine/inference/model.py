@@ -44,9 +44,15 @@ class GraphicalModel:
 
     def marginals(self, asked: Sequence[AxisNames]) -> list[Floats]:
         """`marginal` of each; what they share on the way between cliques is computed once."""
+        return list(self.each_marginal(asked))
+
+    def each_marginal(self, asked: Iterable[AxisNames]) -> Iterator[Floats]:
+        """`marginals` one by one, so that not all are held at once."""
         answering = Answering(self.tree, self.shares)
-        with _libraries().limit(limits=1, user_api="blas"):  # threads would change the last bits
-            return [answering.marginal(axes) for axes in asked]
+        for axes in asked:
+            with _libraries().limit(limits=1, user_api="blas"):  # threads change the last bits
+                marginal = answering.marginal(axes)
+            yield marginal
 
     def factors(self) -> tuple[Factor, ...]:
         """The model as a base measure: of each clique the logarithms of its shares given its

@@ -80,25 +80,65 @@ CheckedReference = GridCells | ProductCells
 def on_grid(array: Any) -> GridReference:
     """An array of counts rounded to the grid. Raises `QuestionRefused` for what is no such."""
     values = _numbers(array)
+    flat = values.reshape(-1)
     with np.errstate(over="ignore"):
-        _check_size(float(np.abs(values).sum()))
-    return _narrow(np.rint(values * GRID).astype(np.int64))
+        _check_size(math.fsum(float(np.abs(flat[part]).sum()) for part in _parts(flat.size)))
+
+    def steps(part: slice) -> NDArray[np.int64]:
+        return np.rint(flat[part] * GRID).astype(np.int64)
+
+    return _narrow(steps, values.shape)
 
 
-def _narrow(steps: NDArray[np.int64]) -> GridReference:
-    """The steps in the type that takes the fewest bytes with those apart that do not fit it."""
-    sizes = np.abs(steps)
-    kinds = (np.int8, np.int16, np.int32)
-    beyond = [int(np.count_nonzero(sizes > np.iinfo(kind).max)) for kind in kinds]
+def narrowed_reference(reference: GridReference) -> GridReference:
+    """The same reference in few bytes, where its steps are 64-bit integers with none apart."""
+    if reference.steps.dtype != np.int64 or reference.apart.size:
+        return reference
+    flat = reference.steps.reshape(-1)
+    return _narrow(lambda part: flat[part], reference.steps.shape)
+
+
+def counts_of(reference: GridReference) -> NDArray[np.float64]:
+    """The counts that it stands for, exactly, in the shape of its steps."""
+    counts = np.empty(reference.steps.size)
+    for part, steps in GridCells(reference).blocks():
+        np.divide(steps, GRID, out=counts[part])
+    return counts.reshape(reference.steps.shape)
+
+
+def _narrow(
+    steps_of: Callable[[slice], NDArray[np.int64]], shape: tuple[int, ...]
+) -> GridReference:
+    """The steps in the type that takes the fewest bytes with those apart that do not fit it.
+
+    `steps_of` gives a stretch of the flat steps; it is called twice for each, so that not all
+    of them are held in 64 bits.
+    """
+    cells = math.prod(shape)
+    beyond = np.zeros(len(_KINDS), dtype=np.int64)
+    for part in _parts(cells):
+        sizes = np.abs(steps_of(part))
+        beyond += [np.count_nonzero(sizes > np.iinfo(kind).max) for kind in _KINDS]
     costs = [
-        steps.size * np.dtype(kind).itemsize + _BYTES_APART * many
-        for kind, many in zip(kinds, beyond, strict=True)
+        cells * np.dtype(kind).itemsize + _BYTES_APART * int(many)
+        for kind, many in zip(_KINDS, beyond, strict=True)
     ]
-    kind = kinds[costs.index(min(costs))]
-    apart = sizes > np.iinfo(kind).max
-    flat = np.flatnonzero(apart)
-    narrow: NDArray[np.signedinteger[Any]] = np.where(apart, 0, steps).astype(kind)
-    return GridReference(narrow, np.stack([flat, steps.reshape(-1)[flat]]))
+    kind = _KINDS[costs.index(min(costs))]
+    narrow: NDArray[np.signedinteger[Any]] = np.empty(cells, dtype=kind)
+    apart = [np.zeros((2, 0), dtype=np.int64)]
+    for part in _parts(cells):
+        steps = steps_of(part)
+        is_apart = np.abs(steps) > np.iinfo(kind).max
+        narrow[part] = np.where(is_apart, 0, steps)
+        apart.append(np.stack([np.flatnonzero(is_apart) + part.start, steps[is_apart]]))
+    return GridReference(narrow.reshape(shape), np.concatenate(apart, axis=1))
+
+
+def _parts(cells: int) -> Iterator[slice]:
+    return (
+        slice(first, min(first + _CELLS_AT_ONCE, cells))
+        for first in range(0, cells, _CELLS_AT_ONCE)
+    )
 
 
 def checked_reference(reference: Reference, shape: tuple[int, ...]) -> CheckedReference:

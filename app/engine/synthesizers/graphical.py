@@ -63,9 +63,12 @@ class TableModel:
 
     def marginals(self, asked: Sequence[tuple[str, ...]]) -> list[NDArray[np.float64]]:
         """Shares of the cells of `axes`, over each set of axes asked, in the order asked."""
+        return list(self.each_marginal(asked))
+
+    def each_marginal(self, asked: Sequence[tuple[str, ...]]) -> Iterator[NDArray[np.float64]]:
+        """`marginals` one by one, so that not all are held at once; each is the caller's own."""
         within = dict(zip(self.axes.names, self.compressions, strict=True))
-        restored = []
-        for names, table in zip(asked, self.graph.marginals(asked), strict=True):
+        for names, table in zip(asked, self.graph.each_marginal(asked), strict=True):
             for axis, name in enumerate(names):
                 along = [-1 if i == axis else 1 for i in range(len(names))]
                 table = table.take(within[name].merge, axis)
