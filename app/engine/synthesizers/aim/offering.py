@@ -46,7 +46,8 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A candidate that may be chosen, with what is publicly expected of it, in rows."""
+    """A candidate that may be chosen. Its reference is what is publicly expected of it, in rows,
+    held in few bytes: all open candidates are held at once."""
 
     clique: Clique
     candidate: Candidate
