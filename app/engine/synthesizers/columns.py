@@ -22,6 +22,8 @@ from app.engine.schema import Schema
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.compression import Compression
 from app.engine.synthesizers.one_way import OneWays
+from app.engine.synthesizers.public import PublicRows
+from app.engine.synthesizers.public_columns import drawn_to_public
 from app.engine.synthesizers.shapes import Shape, shapes_of
 from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
 
@@ -46,8 +48,16 @@ class Columns:
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, axes: Axes, schema: Schema, measured: OneWays, rare_below: float) -> Columns:
-        """Cells are rare below `rare_below` standard errors of what was measured."""
+    def of(
+        cls,
+        axes: Axes,
+        schema: Schema,
+        measured: OneWays,
+        rare_below: float,
+        public: PublicRows | None = None,
+    ) -> Columns:
+        """Cells are rare below `rare_below` standard errors of what was measured. Public rows, if
+        there are any, lessen these."""
         marginals = [in_rows(answer, measured.size) for answer in measured.answers]
         in_order = ordered_cells(axes, schema)
         total = float(max(measured.size.rows, 1))
@@ -55,10 +65,14 @@ class Columns:
             _estimated(marginal, ordered, total)
             for marginal, ordered in zip(marginals, in_order, strict=True)
         )
+        errors = [_error(marginal) for marginal in marginals]
+        if public is not None:
+            estimates = drawn_to_public(axes, estimates, total, public)
+            errors = [float(np.sqrt(estimate.variances.mean())) for estimate in estimates]
         counts = tuple(_projected(estimate, total) for estimate in estimates)
         compressions = tuple(
-            Compression.below(rows, rare_below * _error(marginal), ordered)
-            for rows, marginal, ordered in zip(counts, marginals, in_order, strict=True)
+            Compression.below(rows, rare_below * error, ordered)
+            for rows, error, ordered in zip(counts, errors, in_order, strict=True)
         )
         pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
         shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)))

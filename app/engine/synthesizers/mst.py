@@ -22,6 +22,7 @@ from app.engine.synthesizers.base import (
     Progress,
     PublicFacts,
     PublicTable,
+    PublicUse,
     Session,
 )
 from app.engine.synthesizers.bought import (
@@ -42,11 +43,29 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.opening import TableParams, opening_errors
+from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public_drift import (
+    SHARE_OF_SELECTION,
+    comparing_errors,
+    guarded_start,
+    scored_by,
+)
+from app.engine.synthesizers.public_start import (
+    PublicStart,
+    compared_cells,
+    most_pair_cells,
+    small_pairs,
+    start_bytes,
+    start_problems,
+)
 from app.engine.synthesizers.spanning import Pair, choose_tree
 from app.engine.synthesizers.zeros import structural_zeros
 
 MOST_COLUMNS = 200
 """A selection offers every pair, and a question holds no more than it can."""
+
+MOST_PRIOR_CELLS = 250_000
+"""Cells of the tree that public rows make."""
 
 _BYTES_PER_CELL = 160
 """Counts and their copy through the pipe, then about a dozen vectors of the descent."""
@@ -76,6 +95,7 @@ class Mst:
     name = "mst"
     title = "Maximum spanning tree of noisy two-way marginals"
     reference = "McKenna, Miklau and Sheldon (2021), Winning the NIST Contest"
+    uses_public: PublicUse = "optional"
     Params = MstParams
 
     def check(
@@ -84,19 +104,26 @@ class Mst:
         unit: PrivacyUnit,
         params: MstParams,
         loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
+        public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
         plan = opening.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
+        problems += start_problems(schema, unit, public, axes.names)
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-        pair_cells = _pair_cells(axes, params.most_pair_cells)
+        most = _most_pair_cells(params, axes, public is not None)
+        pair_cells = _pair_cells(axes, most)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
+        memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS)
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-        # A child hands over its model, and in a round each reference for every other column.
-        problems += message_problems(axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape)))
+        # A child hands over its model, and in a round each reference for every other column, or
+        # of each pair.
+        prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + cells)
+        problems += message_problems(
+            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
+        )
         problems += run_problems(memory, cells + plan.draws, limits) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
@@ -104,14 +131,10 @@ class Mst:
         )
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
-        errors = _errors(
-            axes,
-            contribution,
-            unit,
-            _losses(loss, params, len(axes.names)),
-            params.most_pair_cells,
-        )
-        problems += noise_problems(errors, contribution)
+        losses = _losses(loss, params, len(axes.names), public is not None)
+        errors = _errors(axes, contribution, unit, losses, most)
+        scores = () if public is None else comparing_errors(axes, unit, public, losses.prior)
+        problems += noise_problems(errors, contribution, scores)
         return Preflight(cells, memory, errors[0], problems)
 
     def delta_for_values(self, params: MstParams, schema: Schema) -> float:
@@ -121,25 +144,34 @@ class Mst:
         self,
         session: Session,
         params: MstParams,
-        public: PublicTable | None,  # noqa: ARG002
+        public: PublicTable | None,
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
         begun = opening.start(session, params, progress)
-        losses = _losses(begun.loss, params, len(begun.axes.names))
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        losses = _losses(begun.loss, params, len(begun.axes.names), public is not None)
+        rows = None if public is None else read_public(public, session.schema, begun.axes.names)
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
+        prior: PublicStart | None = None
+        if public is not None and rows is not None:
+            progress(0.1, "learning from the public table")
+            rule = scored_by(session.unit, public)
+            most_prior = MOST_PRIOR_CELLS
+            prior = guarded_start(session, columns, rows, rule, losses.prior, most_cells=most_prior)
+        cliques = () if prior is None else prior.cliques
         progress(0.2, "choosing the tree")
+        most = _most_pair_cells(params, begun.axes, public is not None)
         edges = choose_tree(
             session,
             columns.merged,
             columns.counts,
             losses.selection,
-            most_cells=params.most_pair_cells,
+            most_cells=most,
             noise_per_cell=expected_distance(
-                losses.edge_error(begun.contribution, session.unit, params.most_pair_cells),
-                begun.loss,
+                losses.edge_error(begun.contribution, session.unit, most), begun.loss
             ),
+            expected=None if prior is None else prior.references(small_pairs(columns, most)),
         )
         progress(0.6, "counting pairs")
         answers: tuple[Measurement, ...] = ()
@@ -150,7 +182,8 @@ class Mst:
             columns.shape,
             [*columns.marginals, *(in_rows(answer, columns.size) for answer in answers)],
             columns.total,
-            zeros=structural_zeros(session.schema, columns.merged.groupings, edges),
+            base=None if prior is None else prior.factors,
+            zeros=structural_zeros(session.schema, columns.merged.groupings, [*cliques, *edges]),
         )
         return opened.model(self.name, graph)
 
@@ -165,6 +198,7 @@ class _Losses:
     one_way: PrivacyLoss
     selection: PrivacyLoss
     two_way: PrivacyLoss
+    prior: PrivacyLoss
     edges: int
 
     def edge_error(self, contribution: Contribution, unit: PrivacyUnit, cells: int) -> float:
@@ -175,16 +209,24 @@ class _Losses:
         return expected_score_error(unit, _of_each(self.selection, self.edges))
 
 
-def _losses(loss: PrivacyLoss, params: MstParams, columns: int) -> _Losses:
+def _losses(loss: PrivacyLoss, params: MstParams, columns: int, is_public: bool) -> _Losses:
     weights = params.shares
-    parts = loss.split(
+    guard = SHARE_OF_SELECTION * weights.selection if is_public and columns > 1 else 0.0
+    one_way, selection, two_way, prior = loss.split(
         (
             weights.one_way,
-            weights.selection if columns > 2 else 0.0,
+            weights.selection - guard if columns > 2 else 0.0,
             weights.two_way if columns > 1 else 0.0,
+            guard,
         )
     )
-    return _Losses(parts[0], parts[1], parts[2], edges=max(1, columns - 1))
+    return _Losses(one_way, selection, two_way, prior, edges=max(1, columns - 1))
+
+
+def _most_pair_cells(params: MstParams, axes: Axes, is_public: bool) -> int:
+    """With a public table each pair's reference is sent cell by cell."""
+    most = params.most_pair_cells
+    return min(most, most_pair_cells(axes)) if is_public else most
 
 
 def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:

@@ -38,6 +38,7 @@ from app.engine.synthesizers.entities.model import Entities
 from app.engine.synthesizers.forecast import table_bytes
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.one_way import OneWays, measure_one_ways
+from app.engine.synthesizers.public import PublicRows
 from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.zeros import zeros_bytes
 
@@ -175,10 +176,11 @@ def open_columns(
     params: TableParams,
     loss: PrivacyLoss,
     progress: Progress,
+    public: PublicRows | None = None,
 ) -> Opening:
     progress(0.02, "counting columns")
     measured = measure_one_ways(session, begun.axes, begun.contribution, loss, begun.known)
-    columns = Columns.of(begun.axes, session.schema, measured, params.rare_below)
+    columns = Columns.of(begun.axes, session.schema, measured, params.rare_below, public)
     return Opening(measured, columns, None if begun.bought is None else begun.bought.entities)
 
 

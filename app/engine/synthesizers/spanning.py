@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count
+from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Session
 
@@ -24,6 +24,7 @@ def choose_tree(
     *,
     most_cells: int,
     noise_per_cell: float,
+    expected: Mapping[Pair, GridReference] | None = None,
 ) -> tuple[Pair, ...]:
     """Pairs of columns that form a tree, strongest associations first.
 
@@ -32,13 +33,16 @@ def choose_tree(
     of `references`, the noisy one-way counts with one common total, less the distance that
     the noise of measuring it is expected to add, `noise_per_cell` times its cells (McKenna,
     Mullins, Sheldon and Miklau 2022). The loss is divided equally among the d - 1 rounds.
-    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest.
+    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest. Where
+    a model is known already, `expected` has its histogram of each pair in place of the product.
     """
     open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
     candidates = {
         pair: Candidate(
             Count(pair, {name: axes.groupings[name] for name in pair}),
-            (references[pair[0]], _as_shares(references[pair[1]])),
+            (references[pair[0]], _as_shares(references[pair[1]]))
+            if expected is None
+            else expected[pair],
             bias=-noise_per_cell * _cells(axes, pair),
         )
         for pair in open_pairs

@@ -66,7 +66,16 @@ class Open:
 class Offering:
     """All candidates of a run, and those of them that a round may choose from."""
 
-    def __init__(self, axes: Axes, workload: Workload, total: float, most_cells: int) -> None:
+    def __init__(
+        self,
+        axes: Axes,
+        workload: Workload,
+        total: float,
+        most_cells: int,
+        held: Sequence[Clique] = (),
+    ) -> None:
+        """`held` are cliques of the junction tree from the start."""
+        self._held = held
         self._shape = dict(zip(axes.names, axes.shape, strict=True))
         self._total = total
         self.most_cells = most_cells
@@ -122,7 +131,7 @@ class Offering:
     def _fitting(
         self, cliques: Sequence[Clique], measured: Collection[Clique], share: float
     ) -> list[Clique]:
-        sizes = predicted_with_each(self._shape, measured, cliques)
+        sizes = predicted_with_each(self._shape, [*self._held, *measured], cliques)
         most = self.most_cells * share
         return [clique for clique, cells in zip(cliques, sizes, strict=True) if cells <= most]
 

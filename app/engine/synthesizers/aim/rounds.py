@@ -11,6 +11,7 @@ import numpy as np
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
+from app.engine.inference.prior import Factor
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.synthesizers.aim.offering import Noise, Offering, Open
@@ -29,7 +30,8 @@ _LEAST_SHARE = 0.3
 
 @dataclass
 class Rounds:
-    """A run after its one-way histograms; `reserve` is what it leaves unspent."""
+    """A run after its one-way histograms; `reserve` is what it leaves unspent. `base` takes
+    the place of independent columns, where the model starts otherwise."""
 
     session: Session
     columns: Columns
@@ -39,6 +41,7 @@ class Rounds:
     schedule: Schedule
     most_winners: int
     reserve: PrivacyLoss
+    base: Sequence[Factor] | None = None
     measured: list[NoisyMarginal] = field(default_factory=list)
 
     def run(self, progress: Progress) -> GraphicalModel:
@@ -76,8 +79,11 @@ class Rounds:
             self.columns.shape,
             [*self.columns.marginals, *self.measured],
             self.columns.total,
+            base=self.base,
             zeros=structural_zeros(
-                self.session.schema, self.columns.merged.groupings, self._cliques
+                self.session.schema,
+                self.columns.merged.groupings,
+                [*(factor.axes for factor in self.base or ()), *self._cliques],
             ),
             start=start,
             tolerance=tolerance,

@@ -37,6 +37,7 @@ from app.engine.synthesizers.base import (
     Progress,
     PublicFacts,
     PublicTable,
+    PublicUse,
     Session,
 )
 from app.engine.synthesizers.bought import delta_for_values
@@ -53,6 +54,19 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.opening import opening_errors
+from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public_drift import (
+    SHARE_OF_SELECTION,
+    comparing_errors,
+    guarded_start,
+    scored_by,
+)
+from app.engine.synthesizers.public_start import (
+    PublicStart,
+    compared_cells,
+    start_bytes,
+    start_problems,
+)
 
 _BOUNDS = 0.04
 _SELECTION = 0.1
@@ -60,6 +74,9 @@ _USUAL_ERROR = 50.0
 """Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best."""
 _ONE_WAY = (0.15, 0.42)
 _MORE_FOR_TEN_TIMES = 0.18
+
+_PRIOR_PART = 4
+"""The public tree has at most one part in so many of the most cells."""
 
 _SECONDS_PER_LOOK = 2.5e-4
 """A candidate's share of a selection: its reference, its place in the tree, and its score."""
@@ -76,6 +93,7 @@ class Aim:
     name = "aim"
     title = "Marginals chosen adaptively for a workload, with bounds on every error"
     reference = "McKenna, Mullins, Sheldon and Miklau (2022), AIM"
+    uses_public: PublicUse = "optional"
     Params = AimParams
 
     def check(
@@ -84,23 +102,29 @@ class Aim:
         unit: PrivacyUnit,
         params: AimParams,
         loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
+        public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
         plan = opening.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
+        problems += start_problems(schema, unit, public, axes.names)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
-        problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered))
+        memory += start_bytes(public, len(axes.names), _prior_cells(params))
+        compared = 0 if public is None else compared_cells(axes)
+        problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
         problems += run_problems(memory, forecast.drawn + plan.draws, limits)
         problems += _choosing_problems(axes, workload, limits)
-        losses = _Losses.of(loss, axes, contribution, params, unit, workload)
+        losses = _Losses.of(loss, axes, contribution, params, unit, workload, public is not None)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
-        problems += noise_problems(errors, contribution, losses.score_errors(axes, unit, workload))
+        scores = losses.score_errors(axes, unit, workload)
+        if public is not None and losses.prior.amount:
+            scores += comparing_errors(axes, unit, public, losses.prior)
+        problems += noise_problems(errors, contribution, scores)
         return Preflight(forecast.drawn, memory, errors[0], problems)
 
     def delta_for_values(self, params: AimParams, schema: Schema) -> float:
@@ -110,25 +134,36 @@ class Aim:
         self,
         session: Session,
         params: AimParams,
-        public: PublicTable | None,  # noqa: ARG002
+        public: PublicTable | None,
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> BoundedModel:
         begun = opening.start(session, params, progress)
         axes, contribution = begun.axes, begun.contribution
         workload = _workload(axes, params)
-        losses = _Losses.of(begun.loss, axes, contribution, params, session.unit, workload)
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        losses = _Losses.of(
+            begun.loss, axes, contribution, params, session.unit, workload, public is not None
+        )
+        rows = None if public is None else read_public(public, session.schema, axes.names)
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns, measured = opened.columns, opened.measured
+        prior: PublicStart | None = None
+        if public is not None and rows is not None:
+            progress(0.05, "learning from the public table")
+            rule = scored_by(session.unit, public)
+            most = _prior_cells(params)
+            prior = guarded_start(session, columns, rows, rule, losses.prior, most_cells=most)
+        cliques = () if prior is None else prior.cliques
         rounds = Rounds(
             session,
             columns,
-            Offering(columns.merged, workload, columns.total, params.most_cells),
+            Offering(columns.merged, workload, columns.total, params.most_cells, cliques),
             contribution,
             rows_per_count(measured.answers[0], measured.size),
             losses.schedule,
             params.winners,
             reserve=losses.bounds if workload.candidates else session.remaining,
+            base=None if prior is None else prior.factors,
         )
         graph = rounds.run(progress)
         model = opened.model(self.name, graph)
@@ -136,11 +171,16 @@ class Aim:
             return BoundedModel(model, ())
         progress(0.92, "bounding errors")
         rows_error = bounds.rows_error(axes, contribution, session.unit, losses.one_way)
-        cliques = bounds.bounded(axes, workload.closure)
-        return BoundedModel(model, bounds.measured_bounds(session, model, cliques, rows_error))
+        bounded = bounds.bounded(axes, workload.closure)
+        return BoundedModel(model, bounds.measured_bounds(session, model, bounded, rows_error))
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
         return TableModel.load(self.name, schema, unit, data)
+
+
+def _prior_cells(params: AimParams) -> int:
+    """The most cells of the tree that public rows make: less than the first round leaves."""
+    return params.most_cells // _PRIOR_PART
 
 
 def _workload(axes: Axes, params: AimParams) -> Workload:
@@ -238,6 +278,7 @@ class _Losses:
     one_way: PrivacyLoss
     bounds: PrivacyLoss
     schedule: Schedule
+    prior: PrivacyLoss
 
     @classmethod
     def of(
@@ -248,18 +289,23 @@ class _Losses:
         params: AimParams,
         unit: PrivacyUnit,
         workload: Workload,
+        is_public: bool,
     ) -> _Losses:
         shares = params.shares or _usual_shares(loss, axes, contribution, unit)
         is_choosing = bool(workload.candidates)
-        one_way_loss, rounds, reserve = loss.split(
+        guard = SHARE_OF_SELECTION * shares.selection if is_public and is_choosing else 0.0
+        selection = shares.selection - guard
+        one_way_loss, rounds, reserve, prior = loss.split(
             (
                 shares.one_way,
-                shares.selection + shares.marginals if is_choosing else 0.0,
+                selection + shares.marginals if is_choosing else 0.0,
                 shares.bounds,
+                guard,
             )
         )
-        selection = shares.selection / (shares.selection + shares.marginals)
-        return cls(one_way_loss, reserve, Schedule.start(rounds, selection, len(axes.names)))
+        selection /= selection + shares.marginals
+        schedule = Schedule.start(rounds, selection, len(axes.names))
+        return cls(one_way_loss, reserve, schedule, prior)
 
     def errors(
         self,

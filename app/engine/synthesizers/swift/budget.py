@@ -11,6 +11,7 @@ from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 
 _SCORES = 0.05
+_GUARDING_SCORES = 0.1
 _USUAL_ONE_WAY = 0.25
 _USUAL_RHO = 0.01
 _POWER = 0.15
@@ -34,23 +35,30 @@ class Losses:
         contribution: Contribution,
         unit: PrivacyUnit,
         columns: int,
+        is_public: bool,
     ) -> Losses:
+        """`is_public`: whether there are public rows, whose pairs are scored even if there are two
+        columns."""
         shares = params.shares or usual_shares(loss, contribution, unit)
+        is_scoring = columns > (1 if is_public else 2)
         parts = loss.split(
             (
                 shares.one_way,
-                shares.scores if columns > 2 else 0.0,
+                shares.scores if is_scoring else 0.0,
                 shares.two_way if columns > 1 else 0.0,
             )
         )
         return cls(*parts)
 
 
-def usual_shares(loss: PrivacyLoss, contribution: Contribution, unit: PrivacyUnit) -> Shares:
+def usual_shares(
+    loss: PrivacyLoss, contribution: Contribution, unit: PrivacyUnit, is_public: bool = False
+) -> Shares:
     """More for the columns where pairs would drown in noise, less where they are nearly exact.
 
     A quarter at epsilon 1 on a row unit (rho 0.01), and half at 0.1, did best on the tables of
-    the bench. What counts is how much noise the loss means for the unit.
+    the bench. What counts is how much noise the loss means for the unit. Scores that also guard
+    against drift of a public table get more.
     """
     moved = sensitivity(contribution, unit.max_rows, 2**62)
     if loss.kind == "pure":
@@ -59,4 +67,5 @@ def usual_shares(loss: PrivacyLoss, contribution: Contribution, unit: PrivacyUni
         rho = loss.value / moved.l2_counts**2
     share = _USUAL_ONE_WAY * (max(rho, 1e-30) / _USUAL_RHO) ** -_POWER
     one_way = min(max(share, _LEAST_ONE_WAY), _MOST_ONE_WAY)
-    return Shares(one_way=one_way, scores=_SCORES, two_way=1 - _SCORES - one_way)
+    scores = _GUARDING_SCORES if is_public else _SCORES
+    return Shares(one_way=one_way, scores=scores, two_way=1 - scores - one_way)

@@ -8,8 +8,9 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import public_start
 from app.engine.synthesizers.axes import Axes, escaped
-from app.engine.synthesizers.base import Limits, Preflight, Problem
+from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts
 from app.engine.synthesizers.contribution import (
     expected_error,
     noise_problems,
@@ -21,6 +22,8 @@ from app.engine.synthesizers.forecast import (
     run_problems,
 )
 from app.engine.synthesizers.opening import forecast, opening_errors
+from app.engine.synthesizers.public_drift import comparing_errors
+from app.engine.synthesizers.public_start import start_bytes, start_problems
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
 
@@ -30,41 +33,52 @@ MOST_COLUMNS = 200
 MOST_SCORED_CELLS = 2**26
 """Cells of all pairs that are scored: counting them takes a few seconds."""
 
+_PRIOR_PART = 2
+"""The public tree has at most one part in so many of the most cells."""
+
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_MEASURED_CELL = 400
 """Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
 
-def most_pair_cells(axes: Axes) -> int:
-    """Pairs of more merged cells are neither scored nor measured: a power of 2.
+def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
+    """Pairs of more merged cells are neither scored nor measured; with a public table fewer have
+    as many, since each reference is then sent cell by cell."""
+    return public_start.most_pair_cells(axes, *() if is_public else (MOST_SCORED_CELLS,))
 
-    It is the largest for which all pairs together have at most `MOST_SCORED_CELLS` cells,
-    whatever is merged.
-    """
-    sizes = [first * second for first, second in combinations(axes.shape, 2)]
-    most = MOST_SCORED_CELLS
-    while most > 4 and sum(min(size, most) for size in sizes) > MOST_SCORED_CELLS:
-        most //= 2
-    return most
+
+def prior_cells(params: SwiftParams) -> int:
+    """The most cells of the tree that public rows make."""
+    return params.most_cells // _PRIOR_PART
 
 
 def preflight(
-    schema: Schema, unit: PrivacyUnit, params: SwiftParams, loss: PrivacyLoss, limits: Limits
+    schema: Schema,
+    unit: PrivacyUnit,
+    params: SwiftParams,
+    loss: PrivacyLoss,
+    public: PublicFacts | None,
+    limits: Limits,
 ) -> Preflight:
     plan = forecast(schema, unit, params, loss, limits)
     axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
+    problems += start_problems(schema, unit, public, axes.names)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-    pair_cells = _pair_cells(axes, params)
+    is_public = public is not None
+    pair_cells = _pair_cells(axes, params, is_public)
     measured = min(params.most_cells, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + params.most_cells
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
+    memory += start_bytes(public, len(axes.names), prior_cells(params))
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
-    # A child hands over its model, and with the scores each reference for every other column.
-    problems += message_problems(axes, 8 * max(tree, (len(axes.names) - 1) * sum(axes.shape)))
+    # A child hands over its model, and with the scores each reference for every other column,
+    # or of each pair.
+    sent = 8 * sum(pair_cells) if is_public else 8 * (len(axes.names) - 1) * sum(axes.shape)
+    problems += message_problems(axes, max(8 * tree, sent))
     problems += question_problems(
         max(sum(pair_cells), sum(axes.shape)),
         "/params/columns",
@@ -72,32 +86,31 @@ def preflight(
     )
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
-    losses = Losses.of(loss, params, contribution, unit, len(axes.names))
-    errors = _errors(axes, contribution, params, unit, losses)
-    scores = _score_errors(axes, unit, losses)
+    losses = Losses.of(loss, params, contribution, unit, len(axes.names), is_public)
+    errors = _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
+    scores = _score_errors(axes, unit, losses, public)
     problems += noise_problems(errors, contribution, scores)
     return Preflight(cells, memory, errors[0], problems)
 
 
-def _pair_cells(axes: Axes, params: SwiftParams) -> list[int]:
-    most = min(params.most_cells, most_pair_cells(axes))
+def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
+    most = min(params.most_cells, most_pair_cells(axes, is_public))
     return [min(first * second, most) for first, second in combinations(axes.shape, 2)]
 
 
 def _errors(
     axes: Axes,
     contribution: Contribution,
-    params: SwiftParams,
+    most: int,
     unit: PrivacyUnit,
     losses: Losses,
 ) -> tuple[float, ...]:
-    """Noise in a cell of a pair, were as many measured as there are columns, in equal parts;
-    then of the columns, and of the pair that is given least."""
+    """Noise in a cell of a pair of `most` cells, were as many measured as there are columns, in
+    equal parts; then of the columns, and of the pair that is given least."""
     errors = opening_errors(axes, contribution, unit, losses.one_way)
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors
-    most = max(_pair_cells(axes, params))
     usual, least = (
         expected_error(contribution, unit, most, _of_each(losses.two_way, parts))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
@@ -105,11 +118,16 @@ def _errors(
     return (usual, *errors, least)
 
 
-def _score_errors(axes: Axes, unit: PrivacyUnit, losses: Losses) -> tuple[float, ...]:
-    """Noise in the distance of a pair, if pairs are scored."""
-    if len(axes.names) < 3:
+def _score_errors(
+    axes: Axes, unit: PrivacyUnit, losses: Losses, public: PublicFacts | None
+) -> tuple[float, ...]:
+    """Noise in the distance of a pair, if pairs are scored; with public rows each may be twice."""
+    pairs = list(combinations(axes.names, 2))
+    if not losses.scores.amount or not pairs:
         return ()
-    counts = [Count(pair, axes.groupings) for pair in combinations(axes.names, 2)]
+    if public is not None:
+        return comparing_errors(axes, unit, public, losses.scores)
+    counts = [Count(pair, axes.groupings) for pair in pairs]
     return expected_distance_errors(counts, [1.0] * len(counts), unit, losses.scores)[:1]
 
 

@@ -22,7 +22,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import predicted_with_each
+from app.engine.inference.junction import predicted_cells, predicted_with_each
+from app.engine.inference.measurements import AxisNames
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
@@ -89,30 +90,44 @@ class Noise:
 
 
 def choose(
-    options: Sequence[Option], shape: Mapping[str, int], noise: Noise, most_cells: int
+    options: Sequence[Option],
+    shape: Mapping[str, int],
+    noise: Noise,
+    most_cells: int,
+    *,
+    cliques: Sequence[AxisNames] = (),
 ) -> tuple[Chosen, ...]:
     """The pairs to measure, first chosen first; deterministic.
 
-    The junction tree over them, and the pairs together, have at most `most_cells` cells. Greedy:
-    the pair that adds most to the sum is taken, less a price for each cell that the tree grows
-    by, as long as any is worth its price. Where cells are scarce a high price does better,
-    else none: some are tried, and the best sum wins.
+    The junction tree over them and `cliques`, which are in it from the start, and the pairs
+    together, have at most `most_cells` cells. Greedy: the pair that adds most to the sum is
+    taken, less a price for each cell that the tree grows by, as long as any is worth its price.
+    Where cells are scarce a high price does better, else none: some are tried, and the best sum
+    wins.
     """
     race = _Race(options, noise)
     whole = sum(max(option.weight * option.gain, 0.0) for option in options)
-    runs = [_greedy(race, shape, most_cells, price * whole / most_cells) for price in _PRICES]
+    runs = [
+        _greedy(race, shape, most_cells, price * whole / most_cells, cliques) for price in _PRICES
+    ]
     best = max(runs, key=lambda run: run.sum)
     return shared([options[i] for i in best.taken], noise)
 
 
-def _greedy(race: _Race, shape: Mapping[str, int], most_cells: int, price: float) -> _Run:
+def _greedy(
+    race: _Race,
+    shape: Mapping[str, int],
+    most_cells: int,
+    price: float,
+    cliques: Sequence[AxisNames],
+) -> _Run:
     run = _Run(race)
-    tree, measured = sum(shape.values()), 0
+    tree, measured = predicted_cells(shape, cliques) if cliques else sum(shape.values()), 0
     while promising := run.promising(_LOOKED_AT):
         best: tuple[float, int, int] | None = None
         trees = predicted_with_each(
             shape,
-            [race.options[i].pair for i in run.taken],
+            [*cliques, *(race.options[i].pair for i in run.taken)],
             [race.options[i].pair for i, _ in promising],
         )
         for (option, added), cells in zip(promising, trees, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from app.engine.synthesizers.base import (
     Progress,
     PublicFacts,
     PublicTable,
+    PublicUse,
     Session,
 )
 from app.engine.synthesizers.bought import delta_for_values
@@ -28,6 +28,9 @@ from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.one_way import OneWays
+from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public_drift import compare, distances, guarded, scored_by
+from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses
 from app.engine.synthesizers.swift.params import SwiftParams
@@ -52,6 +55,7 @@ class Swift:
         "After SWIFT (google/dpsynth, 2026); estimation after McKenna, Sheldon and Miklau (2019) "
         "and Dudik, Phillips and Schapire (2007)"
     )
+    uses_public: PublicUse = "optional"
     Params = SwiftParams
 
     def check(
@@ -60,10 +64,10 @@ class Swift:
         unit: PrivacyUnit,
         params: SwiftParams,
         loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
+        public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        return forecast.preflight(schema, unit, params, loss, limits)
+        return forecast.preflight(schema, unit, params, loss, public, limits)
 
     def delta_for_values(self, params: SwiftParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
@@ -72,22 +76,46 @@ class Swift:
         self,
         session: Session,
         params: SwiftParams,
-        public: PublicTable | None,  # noqa: ARG002
+        public: PublicTable | None,
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
         begun = opening.start(session, params, progress)
         axes, contribution = begun.axes, begun.contribution
-        losses = Losses.of(begun.loss, params, contribution, session.unit, len(axes.names))
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress)
+        losses = Losses.of(
+            begun.loss, params, contribution, session.unit, len(axes.names), public is not None
+        )
+        rows = None if public is None else read_public(public, session.schema, axes.names)
+        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
-        progress(0.2, "scoring pairs")
-        most = min(params.most_cells, forecast.most_pair_cells(axes))
-        options = _options(session, columns, params, losses.scores, most)
+        most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
+        prior: PublicStart | None = None
+        if public is None or rows is None:
+            progress(0.2, "scoring pairs")
+            options = _options(session, columns, params, losses.scores, most)
+        else:
+            progress(0.1, "learning from the public table")
+            asked = PublicStart.of(
+                rows, session.schema, columns, forecast.prior_cells(params), most
+            )
+            progress(0.2, "scoring pairs")
+            pairs = small_pairs(columns, most)
+            rule = scored_by(session.unit, public)
+            compared = compare(session, asked, pairs, rule, losses.scores) if pairs else ()
+            prior = guarded(asked, compared)
+            gains = distances(prior, asked, compared)
+            options = _as_options(columns, params, pairs, [gains[pair] for pair in pairs])
+        cliques = () if prior is None else prior.cliques
         progress(0.4, "choosing pairs")
         noise = _noise(session, contribution, opened.measured, most)
         if len(columns.merged.names) > 2:
-            chosen = choose(options, columns.shape, noise, params.most_cells)
+            chosen = choose(
+                options,
+                columns.shape,
+                noise,
+                params.most_cells,
+                cliques=cliques,
+            )
         else:
             chosen = shared(options, noise)
         progress(0.5, "counting pairs")
@@ -105,8 +133,11 @@ class Swift:
                 marginals, [gains[each.pair] for each in chosen], answers, columns.total
             ),
             tolerance=_TOLERANCE,
+            base=None if prior is None else prior.factors,
             zeros=structural_zeros(
-                session.schema, columns.merged.groupings, [each.axes for each in marginals]
+                session.schema,
+                columns.merged.groupings,
+                [*cliques, *(each.axes for each in marginals)],
             ),
         )
         return opened.model(self.name, graph)
@@ -122,13 +153,15 @@ def _options(
 
     With two columns there is nothing to choose: no score is asked or paid, and the gain is 0.
     """
-    shape = columns.shape
-    pairs = [
-        pair for pair in combinations(shape, 2) if shape[pair[0]] * shape[pair[1]] <= most_cells
-    ]
-    gains = (
-        _scores(session, columns, pairs, loss) if len(shape) > 2 and pairs else [0.0] * len(pairs)
-    )
+    pairs = small_pairs(columns, most_cells)
+    are_scored = len(columns.shape) > 2 and pairs
+    gains = _scores(session, columns, pairs, loss) if are_scored else [0.0] * len(pairs)
+    return _as_options(columns, params, pairs, gains)
+
+
+def _as_options(
+    columns: Columns, params: SwiftParams, pairs: Sequence[Pair], gains: Sequence[float]
+) -> tuple[Option, ...]:
     return tuple(
         Option(pair, gain, columns.counts[pair[0]], columns.counts[pair[1]], params.weight(pair))
         for pair, gain in zip(pairs, gains, strict=True)

@@ -1,0 +1,241 @@
+"""Whether dependence has drifted since a public table was made, and where a model starts then.
+
+Pairs of columns are asked, in one joint release, how far they are from the public start and how
+far from independence. A pair of the start's tree that is nearer to independence is taken out, and
+all are if the pairs together are: what is left is not further from the truth than no start at all,
+but for the noise of these answers.
+
+*Counts.* On an entity unit distances are of distinct cells, at most 7 of each entity, so that one
+entity moves a distance by at most 7. A reference is then what the rows expected in a cell add to
+such a count: as much as the rows of public entities do, times what private entities add in all
+compared with that, which a first small question tells (the distances of some pairs from nothing).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, GridReference
+from app.engine.privacy.scores import expected_distance_errors
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.base import PublicFacts, PublicTable, Session
+from app.engine.synthesizers.columns import Columns
+from app.engine.synthesizers.public import PublicRows
+from app.engine.synthesizers.public_start import (
+    Pair,
+    PublicStart,
+    most_pair_cells,
+    small_pairs,
+)
+
+Floats = NDArray[np.float64]
+
+SHARE_OF_SELECTION = 0.4
+"""What `mst` and `aim` spend on it, of what else would go to selections."""
+
+_DISTINCT = 7
+"""Cells that an entity counts in, of those that its rows are in."""
+
+_CAUTION = 2.0
+"""Standard errors by which a noisy distance is lessened: the largest of many are so by luck."""
+
+_TELLING = 0.02
+"""A pair is compared with independence if M is further from it than this share of the rows."""
+
+_SCALE_SHARES = (0.1, 0.9)
+_PAIRS_FOR_SCALE = 3
+_MOST_SCALE = 16.0
+"""How much of the scores' loss tells how many counts there are, of how many pairs."""
+
+
+def scored_by(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contribution:
+    """By which rule distances are measured: by distinct cells where public entities tell how often
+    entities repeat a cell; a distance then moves far less than by all rows of an entity."""
+    if unit.kind == "row" or public.schema.entity is None:
+        return Contribution()
+    return Contribution("distinct", limit=_DISTINCT)
+
+
+def comparing_errors(
+    axes: Axes, unit: PrivacyUnit, public: PublicFacts, loss: PrivacyLoss
+) -> tuple[float, ...]:
+    """The standard error, in counts, of a distance if all pairs are compared twice; none where
+    there are no pairs."""
+    rule = scored_by(unit, public)
+    counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * 2
+    part = loss if rule.rule == "rows" else loss.split(_SCALE_SHARES)[1]
+    return expected_distance_errors(counts, [1.0] * len(counts), unit, part)[:1] if counts else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A pair's noisy distances, in rows, and the standard error of each.
+
+    apart: how far the start's marginal is from that of independent columns.
+    """
+
+    pair: Pair
+    from_start: float
+    from_independence: float
+    apart: float
+    error: float
+
+
+def compare(
+    session: Session,
+    start: PublicStart,
+    pairs: Sequence[Pair],
+    rule: Contribution,
+    loss: PrivacyLoss,
+) -> tuple[Compared, ...]:
+    """The distances of the pairs, in one joint release. Where the start says little else than that
+    the columns are independent, one distance stands for both."""
+    total = start.cells.columns.total
+    independent = [_independent(start, pair) for pair in pairs]
+    tables = [total * table for table in start.model.marginals(pairs)]
+    apart = [
+        float(np.abs(table - product).sum())
+        for table, product in zip(tables, independent, strict=True)
+    ]
+    scales = [_amounts(start, pair, rule) for pair in pairs]
+    if rule.rule != "rows":
+        part, loss = loss.split(_SCALE_SHARES)
+        expected = [table * scale for table, scale in zip(tables, scales, strict=True)]
+        times = _times_counted(session, start, pairs, expected, rule, part)
+        scales = [times * each for each in scales]
+    candidates, in_rows = [], []
+    for pair, table, product, far, scale in zip(
+        pairs, tables, independent, apart, scales, strict=True
+    ):
+        for reference in (table, product) if far > _TELLING * total else (table,):
+            candidates.append(_candidate(start, pair, reference * scale, rule))
+            in_rows.append(total / float((reference * scale).sum()))
+    scored = session.scores(candidates, loss)
+    answers = scored.values * np.array(in_rows)
+    errors = scored.standard_error * np.array(in_rows)
+    found, place = [], 0
+    for pair, far in zip(pairs, apart, strict=True):
+        both = far > _TELLING * total
+        known = answers[place], answers[place + both], far if both else 0.0, errors[place]
+        found.append(Compared(pair, *map(float, known)))
+        place += 1 + both
+    return tuple(found)
+
+
+def _times_counted(
+    session: Session,
+    start: PublicStart,
+    pairs: Sequence[Pair],
+    expected: Sequence[Floats],
+    rule: Contribution,
+    loss: PrivacyLoss,
+) -> float:
+    """How many times more than `expected` private entities add to the counts of some pairs, as the
+    noisy distances from nothing tell."""
+    some = range(0, len(pairs), -(-len(pairs) // _PAIRS_FOR_SCALE))
+    nothing = [_candidate(start, pairs[i], np.zeros(expected[i].shape), rule) for i in some]
+    counted = float(session.scores(nothing, loss).values.sum())
+    foreseen = math.fsum(float(expected[i].sum()) for i in some)
+    return min(max(counted / foreseen, 1 / _MOST_SCALE), _MOST_SCALE)
+
+
+def _independent(start: PublicStart, pair: Pair) -> Floats:
+    columns = start.cells.columns
+    product: Floats = np.multiply.outer(columns.counts[pair[0]], columns.shares[pair[1]])
+    return product
+
+
+def _candidate(start: PublicStart, pair: Pair, reference: Floats, rule: Contribution) -> Candidate:
+    """On a dyadic grid, which hides in what order a processor adds up floats."""
+    groupings = start.cells.columns.merged.groupings
+    steps = np.rint(reference / SCORE_STEP).astype(np.int64)
+    count = Count(pair, {name: groupings[name] for name in pair}, rule)
+    return Candidate(count, GridReference(steps))
+
+
+def _amounts(start: PublicStart, pair: Pair, rule: Contribution) -> Floats:
+    """What a row of each cell adds to the count, as the rows of public entities do; 1 if all rows
+    are counted. A cell of few rows takes what is usual."""
+    cells = start.cells
+    shape = [cells.columns.shape[name] for name in pair]
+    if rule.rule == "rows":
+        return np.ones(shape)
+    flat, owner = cells.some.flat(pair), cells.some.rows.entity
+    size = math.prod(shape)
+    distinct = np.unique(owner * size + flat)
+    entity, cell = distinct // size, distinct % size
+    drawn = np.minimum(1.0, (rule.limit or 1) / np.bincount(entity))
+    amounts = np.bincount(cell, drawn[entity], minlength=size)
+    rows_in = np.bincount(flat, minlength=size)
+    usual = float(amounts.sum()) / max(float(rows_in.sum()), 1.0)
+    table: Floats = ((amounts + usual) / (rows_in + 1.0)).reshape(shape)
+    return table
+
+
+def guarded(start: PublicStart, compared: Sequence[Compared]) -> PublicStart | None:
+    """The start without the pairs that seem to have drifted; none if all pairs together have."""
+    told = [each for each in compared if each.apart > 0]
+    if not start.pairs or (told and _is_worse(told)):
+        return None
+    return start.without([each.pair for each in told if _is_worse([each])])
+
+
+def guarded_start(
+    session: Session,
+    columns: Columns,
+    rows: PublicRows,
+    rule: Contribution,
+    loss: PrivacyLoss,
+    *,
+    most_cells: int,
+) -> PublicStart | None:
+    """The public start, its tree of at most `most_cells` cells, without what seems to have
+    drifted: all of the loss goes to comparing. None where there is no pair to compare."""
+    most = min(most_cells, most_pair_cells(columns.axes))
+    pairs = small_pairs(columns, most)
+    if not pairs or not loss.amount:
+        return None
+    start = PublicStart.of(rows, session.schema, columns, most_cells, most)
+    return guarded(start, compare(session, start, pairs, rule, loss))
+
+
+def _is_worse(compared: Sequence[Compared]) -> bool:
+    """Whether the start is further from the truth than independence is, for all that one can say.
+
+    How much further a pair is lies within `apart`, up or down; before anything is asked it is
+    thought to be less by half of that, give or take as much. The posterior mean decides.
+    """
+    surplus = math.fsum(each.from_start - each.from_independence for each in compared)
+    apart = math.fsum(each.apart for each in compared)
+    variance = math.fsum(2 * each.error**2 for each in compared)
+    return surplus > 2 * variance / apart
+
+
+def distances(
+    start: PublicStart | None, asked: PublicStart, compared: Sequence[Compared]
+) -> dict[Pair, float]:
+    """How far each compared pair is at least from where the model now starts, in rows.
+
+    If pairs were taken out since, the distance is that from the nearer one of what was asked.
+    """
+    if start is None:
+        return {each.pair: each.from_independence for each in compared}
+    total = asked.cells.columns.total
+    pairs = [each.pair for each in compared]
+    found = {}
+    for each, table, old in zip(
+        compared, start.model.marginals(pairs), asked.model.marginals(pairs), strict=True
+    ):
+        to_old = float(np.abs(table - old).sum())
+        to_product = float(np.abs(total * table - _independent(asked, each.pair)).sum()) / total
+        nearer = each.from_start if to_old <= to_product else each.from_independence
+        found[each.pair] = nearer - _CAUTION * each.error
+    return found
