@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from app.engine.synthesizers.swift import Swift
 from app.engine.synthesizers.swift.params import SwiftParams
 
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
-SHAPED = [
+SHAPED: list[tuple[Any, Any]] = [
     (Independent(), IndependentParams),
     (Mst(), MstParams),
     (Swift(), SwiftParams),
@@ -38,7 +39,6 @@ SHAPED = [
 ]
 NAMES = [synthesizer.name for synthesizer, _ in SHAPED]
 CELLS = Grouping((0, 1, 9, 100), tail=2)
-DAYS = 2000
 
 edges = st.lists(st.integers(1, 10**6), min_size=1, max_size=30, unique=True)
 
@@ -166,14 +166,14 @@ def distance(real: NDArray[np.int64], made: NDArray[np.int64], width: int) -> fl
 
 
 @pytest.mark.parametrize(("synthesizer", "form"), SHAPED, ids=NAMES)
-def test_rows_lie_where_the_real_ones_do_within_bins(synthesizer: object, form: object) -> None:
+def test_rows_lie_where_the_real_ones_do_within_bins(synthesizer: Any, form: Any) -> None:
     schema, codes, rows = table()
     off = {}
     for within in (1, 16):
         session = session_on(schema, codes, PrivacyLoss.zcdp(10**13))
-        params = form(within_bins=within)  # type: ignore[operator]
-        model = synthesizer.fit(session, params, None, 1, quiet)  # type: ignore[attr-defined]
-        loaded = synthesizer.load(schema, ROW, model.dump())  # type: ignore[attr-defined]
+        params = form(within_bins=within)
+        model = synthesizer.fit(session, params, None, 1, quiet)
+        loaded = synthesizer.load(schema, ROW, model.dump())
         made = loaded.sample(rows, generator(2)).codes
         assert np.array_equal(made["paid"], model.sample(rows, generator(2)).codes["paid"])
         off[within] = [
@@ -238,22 +238,22 @@ def test_the_error_of_the_rows_is_told_of_the_size_whatever_is_counted_in_pieces
 )
 @pytest.mark.parametrize(("synthesizer", "form"), SHAPED[:2], ids=NAMES[:2])
 def test_pieces_that_cut_no_cells_are_refused(
-    synthesizer: object, form: object, pieces: object, shares: list[float]
+    synthesizer: Any, form: Any, pieces: object, shares: list[float]
 ) -> None:
     schema, codes, _ = table()
-    model = synthesizer.fit(session_on(schema, codes), form(), None, 1, quiet)  # type: ignore[attr-defined, operator]
+    model = synthesizer.fit(session_on(schema, codes), form(), None, 1, quiet)
     header, arrays = unpack(model.dump())
     changed = pack(header | {"pieces": pieces}, {**arrays, "pieces0": np.array(shares)})
     with pytest.raises(ModelFormatError):
-        synthesizer.load(schema, ROW, changed)  # type: ignore[attr-defined]
+        synthesizer.load(schema, ROW, changed)
 
 
 @pytest.mark.parametrize(("synthesizer", "form"), SHAPED, ids=NAMES)
-def test_preflight_knows_of_pieces(synthesizer: object, form: object) -> None:
+def test_preflight_knows_of_pieces(synthesizer: Any, form: Any) -> None:
     schema, _, _ = table()
     many, none = (
-        synthesizer.check(schema, ROW, form(within_bins=most), GAUSSIAN, None, LIMITS)  # type: ignore[attr-defined, operator]
+        synthesizer.check(schema, ROW, form(within_bins=most), GAUSSIAN, None, LIMITS)
         for most in (8, 1)
     )
     assert not many.problems
-    assert many.expected_error > none.expected_error or synthesizer.name != "independent"  # type: ignore[attr-defined]
+    assert many.expected_error > none.expected_error or synthesizer.name != "independent"
