@@ -31,7 +31,7 @@ _BYTES_PER_ROW = 40
 _BYTES_PER_CELL = 40
 """Of a part: the order of a column, places in it, cells by row and by slot, and sorting."""
 
-_LOOKS_PER_ROW = 8000
+_LOOKS_PER_ROW = 5000
 _WEIGHT = 2**16
 _FEW = 0.5
 """A column with so few of the values that random rows would have starts in its own order."""
@@ -122,7 +122,7 @@ class _Part:
         self._rng = rng
 
     def owner(self) -> Ints:
-        rows = len(self._cells)
+        rows = self._cells.shape[1]
         held = self._rng.permutation(rows).astype(np.int32)
         of_slot = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
         if self._targets and len(self._sizes) > 1:
@@ -138,21 +138,21 @@ class _Part:
     def _fewest(self) -> tuple[int, float]:
         """The column with the fewest values per entity beside those of random rows."""
         shares = []
-        for column, target in zip(self._cells.T, self._targets, strict=True):
+        for column, target in zip(self._cells, self._targets, strict=True):
             expected = expected_distinct(np.bincount(column), self._sizes)
             shares.append(float(target.distinct.mean() / expected.mean()))
         return int(np.argmin(shares)), min(shares)
 
     def _orders(self, fewest: int, at_random: Cells) -> Cells:
         """Rows in the order of each column, within it in that of `fewest`, then at random."""
-        by_fewest = at_random[np.argsort(self._cells[at_random, fewest], kind="stable")]
+        by_fewest = at_random[np.argsort(self._cells[fewest, at_random], kind="stable")]
         return np.stack(
-            [by_fewest[np.argsort(column[by_fewest], kind="stable")] for column in self._cells.T]
+            [by_fewest[np.argsort(column[by_fewest], kind="stable")] for column in self._cells]
         )
 
     def _in_order(self, column: int, at_random: Cells) -> Cells:
         """Rows sorted by the column's values, whose order is random."""
-        cells = self._cells[at_random, column]
+        cells = self._cells[column, at_random]
         rank = self._rng.permutation(int(cells.max()) + 1)
         return at_random[np.argsort(rank[cells], kind="stable")]
 
@@ -166,7 +166,7 @@ class _Part:
         swap_rows(
             held,
             slots,
-            self._cells[held],
+            np.take(self._cells, held, axis=1),
             of_slot,
             np.concatenate([[0], np.cumsum(self._sizes)]).astype(np.int64),
             np.stack([target.wanted for target in self._targets], axis=1),
@@ -180,10 +180,10 @@ class _Part:
 
 
 def _table(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
-    """Shape (rows, columns)."""
-    table = np.empty((rows, len(columns)), dtype=np.int32)
+    """Shape (columns, rows)."""
+    table = np.empty((len(columns), rows), dtype=np.int32)
     for place, column in enumerate(columns):
-        table[:, place] = column
+        table[place] = column
     return table
 
 

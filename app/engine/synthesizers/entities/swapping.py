@@ -36,7 +36,7 @@ def swap_rows(
     """Changes `held`, the row in each slot, in place.
 
     Slots `starts[i]..starts[i + 1]` are those of entity i, and `owner` names it by slot.
-    `slots` are the slots of the rows, and `cells`, shape (slots, columns), the cells of the rows
+    `slots` are the slots of the rows, and `cells`, shape (columns, slots), the cells of the rows
     held. `targets`, shape (entities, columns, 2), are the distinct cells wanted and the sum of
     the squared rows of each; `weights`, shape (columns, 2), how much a difference of 1 counts.
     `orders`, shape (columns, rows), has rows sorted by a column, and `places` where each row
@@ -76,9 +76,9 @@ def swap_rows(
                     excess[entity] += moved[0]
                     excess[second] += moved[1]
                     for each in range(columns):
-                        cell = cells[one, each]
-                        cells[one, each] = cells[other, each]
-                        cells[other, each] = cell
+                        cell = cells[each, one]
+                        cells[each, one] = cells[each, other]
+                        cells[each, other] = cell
                     row = held[one]
                     held[one] = held[other]
                     held[other] = row
@@ -112,13 +112,14 @@ def _gain(
 ) -> int:
     """By how much swapping the rows of two slots lowers the misfit; fills `moved`."""
     gain = 0
-    for column in range(cells.shape[1]):
-        mine, theirs = cells[one, column], cells[other, column]
+    for column in range(len(cells)):
+        mine, theirs = cells[column, one], cells[column, other]
         if mine == theirs:
             moved[:, column] = 0
             continue
-        _move(cells, starts[first], starts[first + 1], mine, theirs, column, moved[0, column])
-        _move(cells, starts[second], starts[second + 1], theirs, mine, column, moved[1, column])
+        row = cells[column]
+        _move(row[starts[first] : starts[first + 1]], mine, theirs, moved[0, column])
+        _move(row[starts[second] : starts[second + 1]], theirs, mine, moved[1, column])
         for kind in range(2):
             gain += weights[column, kind] * (
                 abs(excess[first, column, kind])
@@ -130,11 +131,13 @@ def _gain(
 
 
 @compiled
-def _move(cells: Small, start: int, end: int, old: int, new: int, column: int, moved: Ints) -> None:
-    """What an entity's distinct cells and squares change by with one row of `new` for `old`."""
+def _move(held: Small, old: int, new: int, moved: Ints) -> None:
+    """What an entity's distinct cells and squares change by with one row of `new` for `old`.
+
+    `held` are the cells of its rows: compared in a plain loop, eight at a time.
+    """
     of_old, of_new = 0, 0
-    for each in range(start, end):
-        cell = cells[each, column]
+    for cell in held:
         of_old += cell == old
         of_new += cell == new
     moved[0] = (of_new == 0) - (of_old == 1)
@@ -144,11 +147,11 @@ def _move(cells: Small, start: int, end: int, old: int, new: int, column: int, m
 @compiled
 def _measure(cells: Small, start: int, end: int, measured: Ints) -> None:
     """Distinct cells, and the sum of the squared rows of each: that of how many are alike."""
-    for column in range(cells.shape[1]):
+    for column in range(len(cells)):
         for each in range(start, end):
             is_new = 1
             for other in range(start, end):
-                if cells[other, column] == cells[each, column]:
+                if cells[column, other] == cells[column, each]:
                     measured[column, 1] += 1
                     if other < each:
                         is_new = 0
