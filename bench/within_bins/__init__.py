@@ -1,0 +1,1 @@
+"""What counting pieces of bought bins is worth."""
