@@ -41,7 +41,7 @@ from app.engine.synthesizers.entities.grouping import grouping_bytes
 from app.engine.synthesizers.entities.habits import Habit
 from app.engine.synthesizers.entities.model import Entities
 from app.engine.synthesizers.entities.rows import RowsPerEntity, row_edges
-from app.engine.synthesizers.size import SizeEstimate, pooled, pooled_variance
+from app.engine.synthesizers.size import SMALLEST_VARIANCE, SizeEstimate, pooled, pooled_variance
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -250,7 +250,8 @@ def estimated(sizes: Measurement, entities: int) -> Estimates:
     Neighbouring cells are alike, and beyond what occurs there are many of them that are empty
     and weigh the most rows: so the counts are smoothed first.
     """
-    smooth = smoothed(sizes.values.astype(np.float64), sizes.variance, float(entities))
+    variance = max(sizes.variance, SMALLEST_VARIANCE)
+    smooth = smoothed(sizes.values.astype(np.float64), variance, float(entities))
     kept = onto_simplex(smooth.means, float(entities), smooth.variances)
     rounded = np.rint(_GRID * kept) / _GRID
     return Estimates(rounded if rounded.any() else kept, smooth.variances)
@@ -383,7 +384,7 @@ def _lines(
     lines = np.zeros(table.shape)
     for line, counts, allowed, total in zip(lines, table, possible, totals, strict=True):
         if total > 0:
-            smooth = smoothed(counts[allowed], variance, total)
+            smooth = smoothed(counts[allowed], max(variance, SMALLEST_VARIANCE), total)
             line[allowed] = onto_simplex(smooth.means, total, smooth.variances)
     common = lines.sum(axis=0)
     for line, allowed in zip(lines, possible, strict=True):

@@ -11,8 +11,8 @@ with sensitivity c is taken as
 
 where `kept` are the rows that still count: of an entity with n rows, whose counts in a column
 have norm v, n * min(1, c / v) under `clipped` to norm c; of one with d distinct values min(d, m)
-under `distinct` with limit m; all under `rows`. Norms and distinct values are means over the
-columns that were looked at. All of it is post-processing of bought histograms.
+under `distinct` with limit m; all under `rows`; in the mean of the columns that were looked at. All
+of it is post-processing of bought histograms.
 """
 
 from __future__ import annotations
@@ -82,22 +82,24 @@ def _steps(end: int) -> Iterator[float]:
 
 
 def _kept(rule: Contribution, rows: Floats, targets: Sequence[Target]) -> Floats:
-    """How many rows of each entity count."""
+    """How many rows of each entity count, in the mean of the columns."""
     match rule.rule:
         case "clipped":
             assert rule.norm is not None
-            return rows * np.minimum(1, rule.norm / _norms(rows, targets))
+            shares = [np.minimum(1, rule.norm / each) for each in _norms(rows, targets)]
+            return np.asarray(rows * np.mean(shares, axis=0))
         case "distinct":
             assert rule.limit is not None
-            return np.minimum(_distinct(rows, targets), rule.limit)
+            found = [np.minimum(each, rule.limit) for each in _distinct(rows, targets)]
+            return np.asarray(np.mean(found, axis=0))
     return rows
 
 
-def _norms(rows: Floats, targets: Sequence[Target]) -> Floats:
+def _norms(rows: Floats, targets: Sequence[Target]) -> list[Floats]:
     """Between the square root of the rows, all apart, and the rows, all in one cell."""
     found = [np.sqrt(each.squares) for each in targets if each.squares is not None]
-    return np.mean(found, axis=0) if found else rows**0.75
+    return found or [rows**0.75]
 
 
-def _distinct(rows: Floats, targets: Sequence[Target]) -> Floats:
-    return np.mean([each.distinct for each in targets], axis=0) if targets else np.sqrt(rows)
+def _distinct(rows: Floats, targets: Sequence[Target]) -> list[Floats]:
+    return [each.distinct.astype(np.float64) for each in targets] or [np.sqrt(rows)]

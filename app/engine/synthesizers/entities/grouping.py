@@ -31,7 +31,9 @@ _BYTES_PER_ROW = 40
 _BYTES_PER_CELL = 40
 """Of a part: the order of a column, places in it, cells by row and by slot, and sorting."""
 
-_LOOKS_PER_ROW = 5000
+_NANOSECONDS = 12 * 10**9
+_MOST_PER_ROW, _LEAST_PER_ROW = 200_000, 4000
+"""About how long swaps are looked for: in all, and for each row."""
 _WEIGHT = 2**16
 _FEW = 0.5
 """A column with so few of the values that random rows would have starts in its own order."""
@@ -88,7 +90,7 @@ def grouped(
             [column[rows] for column in columns],
             rng,
         )
-        owner[rows] = first + part.owner()
+        owner[rows] = first + part.owner(_nanoseconds_per_row(len(owner)))
     return owner
 
 
@@ -106,6 +108,10 @@ def _parts(starts: Ints) -> Iterator[tuple[int, int]]:
             yield int(first), int(end)
 
 
+def _nanoseconds_per_row(rows: int) -> int:
+    return min(max(_NANOSECONDS // max(rows, 1), _LEAST_PER_ROW), _MOST_PER_ROW)
+
+
 class _Part:
     """Rows and entities that are grouped together; slots are places for rows."""
 
@@ -121,7 +127,7 @@ class _Part:
         self._cells = _table(columns, int(sizes.sum()))
         self._rng = rng
 
-    def owner(self) -> Ints:
+    def owner(self, per_row: int) -> Ints:
         rows = self._cells.shape[1]
         held = self._rng.permutation(rows).astype(np.int32)
         of_slot = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
@@ -130,7 +136,7 @@ class _Part:
             orders = self._orders(fewest, held)
             if share < _FEW:
                 held = self._in_order(fewest, held)
-            self._swap(held, of_slot, orders, fewest)
+            self._swap(held, of_slot, orders, fewest, per_row * rows)
         owner = np.empty(rows, dtype=np.int64)
         owner[held] = of_slot
         return owner
@@ -156,7 +162,9 @@ class _Part:
         rank = self._rng.permutation(int(cells.max()) + 1)
         return at_random[np.argsort(rank[cells], kind="stable")]
 
-    def _swap(self, held: Cells, of_slot: Cells, orders: Cells, fewest: int) -> None:
+    def _swap(
+        self, held: Cells, of_slot: Cells, orders: Cells, fewest: int, nanoseconds: int
+    ) -> None:
         numbers = np.arange(len(held), dtype=np.int32)
         places = np.empty_like(orders)
         for order, place in zip(orders, places, strict=True):
@@ -174,7 +182,7 @@ class _Part:
             orders,
             places,
             fewest,
-            _LOOKS_PER_ROW * len(held),
+            nanoseconds,
             self._rng.integers(1, 2**63, size=1, dtype=np.uint64),
         )
 

@@ -11,10 +11,12 @@ Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
 State = NDArray[np.uint64]
 
-MOST_SWEEPS = 60
-TRIES = 4
+MOST_SWEEPS = 200
+TRIES = 16
 """Swaps tried for each column of an entity that is off its targets, in one sweep."""
-LEAST_GAIN = 0.002
+WORK_OF_TRY = 2000
+"""What a swap costs beside comparing cells, in comparisons: it looks up far places."""
+LEAST_GAIN = 0.001
 """The search ends when a sweep lowers the misfit by less than this part of it."""
 
 
@@ -30,7 +32,7 @@ def swap_rows(
     orders: Small,
     places: Small,
     fewest: int,
-    most_looks: int,
+    most_work: int,
     state: State,
 ) -> None:
     """Changes `held`, the row in each slot, in place.
@@ -50,7 +52,7 @@ def swap_rows(
         _measure(cells, starts[entity], starts[entity + 1], excess[entity])
     excess -= targets
     total = _misfit(excess, weights)
-    looks = 0
+    work = 0
     for _ in range(MOST_SWEEPS):
         before = total
         for entity in range(entities):
@@ -58,7 +60,7 @@ def swap_rows(
             for column in range(columns):
                 for _ in range(TRIES):
                     scattered = _is_scattered(excess[entity, column], weights[column])
-                    if scattered == 0 or looks > most_looks:
+                    if scattered == 0 or work > most_work:
                         break
                     one = first + _below(state, size)
                     like, along = one, fewest
@@ -68,7 +70,7 @@ def swap_rows(
                     second = owner[other]
                     if second == entity:
                         continue
-                    looks += columns * (size + starts[second + 1] - starts[second])
+                    work += WORK_OF_TRY + columns * (size + starts[second + 1] - starts[second])
                     gain = _gain(cells, starts, excess, weights, entity, second, one, other, moved)
                     if gain < 0:
                         continue
@@ -84,7 +86,7 @@ def swap_rows(
                     held[other] = row
                     slots[held[one]] = one
                     slots[held[other]] = other
-        if looks > most_looks or total == 0 or before - total < LEAST_GAIN * before:
+        if work > most_work or total == 0 or before - total < LEAST_GAIN * before:
             break
 
 
