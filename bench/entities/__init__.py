@@ -1,0 +1,1 @@
+"""Entities of synthetic taxi trips beside the real ones: `python -m bench.entities`."""
