@@ -26,6 +26,7 @@ from app.engine.synthesizers.public import PublicRows
 from app.engine.synthesizers.public_columns import drawn_to_public
 from app.engine.synthesizers.shapes import Shape, shapes_of
 from app.engine.synthesizers.size import SMALLEST_VARIANCE, Size
+from app.engine.synthesizers.zeros import told_apart
 
 Floats = NDArray[np.float64]
 
@@ -70,9 +71,10 @@ class Columns:
             estimates = drawn_to_public(axes, estimates, total, public)
             errors = [float(np.sqrt(estimate.variances.mean())) for estimate in estimates]
         counts = tuple(_projected(estimate, total) for estimate in estimates)
+        kinds = told_apart(schema, axes.groupings)
         compressions = tuple(
-            Compression.below(rows, rare_below * error, ordered)
-            for rows, error, ordered in zip(counts, errors, in_order, strict=True)
+            Compression.below(rows, rare_below * error, ordered, kinds.get(name))
+            for name, rows, error, ordered in zip(axes.names, counts, errors, in_order, strict=True)
         )
         pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
         shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)))

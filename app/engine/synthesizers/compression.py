@@ -30,20 +30,20 @@ class Compression:
     shares: Floats
 
     @classmethod
-    def below(cls, counts: Floats, least: float, ordered: int = 0) -> Compression:
+    def below(
+        cls, counts: Floats, least: float, ordered: int = 0, kinds: Integers | None = None
+    ) -> Compression:
         """Cells of counts under `least` are rare; none of the counts is negative.
 
         Of the first `ordered` cells, neighbours among the rare ones are merged until they
-        have `least` together.
+        have `least` together. Cells of different `kinds` are never merged.
         """
         rare = np.flatnonzero(counts < least)
         firsts = np.arange(counts.size)
-        pooled = rare[rare >= ordered]
-        runs = _runs(rare[rare < ordered], counts, least)
-        if len(runs) == 1 and pooled.size and counts[runs[0]].sum() < least:
-            runs, pooled = [], rare
-        for group in (*runs, pooled):
-            firsts[group] = group[:1]
+        of_rare = np.zeros(rare.size, np.int64) if kinds is None else kinds[rare]
+        for kind in np.unique(of_rare):
+            for group in _groups(rare[of_rare == kind], counts, least, ordered):
+                firsts[group] = group[:1]
         merge = np.unique(firsts, return_inverse=True)[1].astype(np.int64)
         return cls(merge, _shares(merge, counts))
 
@@ -91,6 +91,15 @@ class Compression:
         if not np.allclose(np.bincount(merge, weights=shares), 1):
             raise ModelFormatError("the stored model's shares do not add up")
         return cls(merge, shares)
+
+
+def _groups(rare: Integers, counts: Floats, least: float, ordered: int) -> list[Integers]:
+    """Which of the rare cells are merged with each other."""
+    pooled = rare[rare >= ordered]
+    runs = _runs(rare[rare < ordered], counts, least)
+    if len(runs) == 1 and pooled.size and counts[runs[0]].sum() < least:
+        return [rare]
+    return [*runs, pooled]
 
 
 def _runs(rare: Integers, counts: Floats, least: float) -> list[Integers]:

@@ -81,12 +81,14 @@ def _small_tables(schema: Schema, shape: Mapping[str, int]) -> Iterator[_Zeros]:
 def _tables(rule: Constraint) -> list[_Zeros]:
     """The axes of each table that a rule makes, and what makes it."""
     match rule:
-        case Forbidden() | Implied() if len(set(rule.columns)) < len(rule.columns):
+        case Forbidden() if len(set(rule.columns)) < len(rule.columns):
             return []
         case Forbidden():
             return [(rule.columns, lambda cells: ~_all_meet(rule.when, cells))]
         case Implied():
-            return [(rule.columns, lambda cells: _implied(rule, cells))]
+            when = [condition.column.name for condition in rule.when]
+            then = [each for each in rule.then if each.column.name not in when]
+            return [_implied(rule, each) for each in then] if len(set(when)) == len(when) else []
         case Lookup():
             return [(rule.columns, lambda cells: _listed(rule, cells))]
         case Sum():
@@ -108,16 +110,41 @@ def _all_meet(conditions: tuple[Condition, ...], cells: Groupings) -> Mask:
     return _outer(tables, np.logical_and)
 
 
-def _implied(rule: Implied, cells: Groupings) -> Mask:
-    """Impossible where all of `when` is met and some of `then` by no code of its cell."""
-    unmet = []
-    for condition in rule.then:
-        grouping = cells[condition.column.name]
-        meeting = _held(condition, grouping)
-        if condition.column.null_code is not None and None not in condition.listed:
-            meeting[_cell(grouping, condition.column.null_code)] += 1  # null breaks nothing
-        unmet.append(meeting == 0)
-    return ~_outer([_all_meet(rule.when, cells), _outer(unmet, np.logical_or)], np.logical_and)
+def _implied(rule: Implied, then: Condition) -> _Zeros:
+    """Impossible where all of `when` is met, and `then` by no code of its cell.
+
+    A rule says as much of each condition in its `then` alone, in fewer axes.
+    """
+
+    def possible(cells: Groupings) -> Mask:
+        grouping = cells[then.column.name]
+        meeting = _held(then, grouping)
+        if then.column.null_code is not None and None not in then.listed:
+            meeting[_cell(grouping, then.column.null_code)] += 1  # null breaks nothing
+        return ~_outer([_all_meet(rule.when, cells), meeting == 0], np.logical_and)
+
+    names = tuple(condition.column.name for condition in rule.when)
+    return (*names, then.column.name), possible
+
+
+def told_apart(schema: Schema, groupings: Groupings) -> dict[str, NDArray[np.int64]]:
+    """The kind of each cell, of columns whose cells the conditions of rules tell apart.
+
+    Were cells merged of which a condition holds in one and not in the other, no zero could say
+    what the rule forbids, and repair would move many rows. Public, as `structural_zeros`.
+    """
+    met: dict[str, list[Mask]] = {}
+    for rule in schema.constraints:
+        if isinstance(rule, Forbidden | Implied):
+            then = rule.then if isinstance(rule, Implied) else ()
+            for condition in (*rule.when, *then):
+                if (grouping := groupings.get(condition.column.name)) is not None:
+                    held = _held(condition, grouping) == grouping.widths()
+                    met.setdefault(condition.column.name, []).append(held)
+    return {
+        name: np.unique(np.array(held), axis=1, return_inverse=True)[1].reshape(-1)
+        for name, held in met.items()
+    }
 
 
 def _listed(rule: Lookup, cells: Groupings) -> Mask:

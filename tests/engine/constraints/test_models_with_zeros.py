@@ -53,3 +53,42 @@ def test_the_forecast_counts_what_rules_add(name: str) -> None:
         for schema in (FREE, RULED)
     ]
     assert needs[1] > needs[0]
+
+
+CHILDREN = dictionary(
+    [
+        integer("age", 0, 39),
+        category("married", "yes", "no", "child"),
+        category("paid", "yes", "no", "child"),
+        category("home", "own", "rent", "child"),
+    ],
+    {
+        "kind": "implied",
+        "when": {"age": {"maximum": 14}},
+        "then": {"married": ["child"], "paid": ["child"], "home": ["child"]},
+    },
+)
+
+
+@pytest.mark.parametrize("name", ["mst", "swift", "aim"])
+def test_a_rule_over_many_columns_holds_though_its_ages_are_too_few_to_be_told_apart(
+    name: str,
+) -> None:
+    """Ages whose rows drown in noise are merged, but not children with others."""
+    rng = np.random.default_rng(2)
+    age = np.where(rng.random(4000) < 0.1, rng.integers(0, 15, 4000), rng.integers(15, 40, 4000))
+    others = {
+        n: np.where(age < 15, 2, rng.integers(0, 2, 4000)) for n in ("married", "paid", "home")
+    }
+    session = open_session({"age": age, **others}, CHILDREN, ROW, PrivacyLoss.zcdp(5 * 10**9))
+    synthesizer = registry.builtin(name)
+    model = synthesizer.fit(
+        session,
+        synthesizer.Params.model_validate({}),
+        None,
+        0,
+        lambda fraction, stage: None,  # noqa: ARG005
+    )
+    table = model.sample(3000, np.random.default_rng(0))
+    assert (table.codes["age"] < 15).any()
+    assert broken(CHILDREN, table.codes) == [0]

@@ -113,3 +113,12 @@ def test_only_rare_cells_are_merged(counts: np.ndarray, ordered: int, least: flo
 def test_impossible_stored_merges_are_refused(merge: list[int], shares: list[float]) -> None:
     with pytest.raises(ModelFormatError):
         Compression.stored(np.array(merge), np.array(shares))
+
+
+def test_cells_of_different_kinds_are_never_merged() -> None:
+    kinds = np.array([0, 0, 1, 1, 0, 0])
+    counts = np.array([5.0, 6.0, 7.0, 400.0, 8.0, 3.0])
+    free = Compression.below(counts, 20.0, ordered=3)
+    assert free.merge.tolist() == [0, 0, 0, 1, 0, 0]
+    kept = Compression.below(counts, 20.0, ordered=3, kinds=kinds)
+    assert kept.merge.tolist() == [0, 0, 1, 2, 0, 0]
