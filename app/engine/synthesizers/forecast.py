@@ -81,8 +81,10 @@ def _time_problems(cells: int, limits: Limits) -> tuple[Problem, ...]:
 
 
 def message_problems(axes: Axes, size_bytes: int = 0) -> tuple[Problem, ...]:
-    """What the pipe would not carry: groupings of the columns, or a message of this size."""
-    if sum(axes.shape) > MOST_COLUMN_CELLS:
+    """What the pipe would not carry: groupings of the columns and of their pieces, or a message of
+    this size."""
+    pieces = sum(grouping.cells for grouping in axes.pieces.values())
+    if sum(axes.shape) + pieces > MOST_COLUMN_CELLS:
         message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"
     elif size_bytes > _MOST_MESSAGE_BYTES:
         message = f"{size_bytes // 2**20} MiB would be sent at once, which is too much"

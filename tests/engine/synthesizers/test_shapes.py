@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,20 @@ def test_pieces_that_cut_no_cells_are_refused(
     changed = pack(header | {"pieces": pieces}, {**arrays, "pieces0": np.array(shares)})
     with pytest.raises(ModelFormatError):
         synthesizer.load(schema, ROW, changed)
+
+
+def test_pieces_that_no_message_would_carry_are_refused() -> None:
+    column = {
+        "type": "number",
+        "constraints": {"minimum": 0, "maximum": 1, "required": True},
+        "bins": {"quantiles": 256},
+    }
+    schema = Schema.parse({"fields": [column | {"name": f"x{i}"} for i in range(28)]})
+    for most, pointers in ((64, ["/params/columns"]), (32, [])):
+        form = IndependentParams(within_bins=most)
+        limits = replace(LIMITS, time_s=3600.0)
+        found = Independent().check(schema, ROW, form, GAUSSIAN, None, limits).problems
+        assert [problem.pointer for problem in found] == pointers
 
 
 @pytest.mark.parametrize(("synthesizer", "form"), SHAPED, ids=NAMES)
