@@ -19,8 +19,13 @@ from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 Floats = NDArray[np.float64]
 
-_MOST_KEPT = 2**23
-"""Cells of tables kept for later marginals: 64 MB."""
+_MOST_KEPT = 2**21
+"""Cells of tables kept for later marginals: 16 MB."""
+
+_LARGE = 2**18
+"""Cells of a table on the way for which it is worth while to look for another way: 2 MB."""
+
+_NOWHERE = -1
 
 
 class Answering:
@@ -38,6 +43,7 @@ class Answering:
         self._beyond: dict[tuple[int, int], frozenset[str]] = {}
         self._kept: dict[tuple[int, int, AxisNames], Floats] = {}
         self._kept_cells = 0
+        self._sizes: dict[tuple[int, int, AxisNames], int] = {}
 
     def marginal(self, axes: AxisNames) -> Floats:
         """Shares over the axes, in the order asked."""
@@ -47,7 +53,7 @@ class Answering:
         wanted = self._ordered(axes)
         home = self._tree.home(wanted)
         if home is None:
-            table = self._meet(self._meeting_place(wanted), -1, wanted, ())
+            table = self._meet(self._meeting_place(wanted), _NOWHERE, wanted, ())
         else:
             table = self._project(home, wanted)
         return np.ascontiguousarray(table.transpose([wanted.index(axis) for axis in axes]))
@@ -56,12 +62,16 @@ class Answering:
         return tuple(sorted(set(axes), key=self._rank.__getitem__))
 
     def _meeting_place(self, wanted: AxisNames) -> int:
-        """The clique that holds most of the axes, weighed by their cells."""
+        """The clique that holds most of the axes, weighed by their cells, unless that makes a
+        large table on the way: then the clique whose largest one is smallest."""
         shape = self._tree.shape
-        return max(
-            range(len(self._sets)),
-            key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i),
+        every = range(len(self._sets))
+        nearest = max(
+            every, key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i)
         )
+        if self._largest(nearest, _NOWHERE, wanted, ()) <= _LARGE:
+            return nearest
+        return min(every, key=lambda i: (self._largest(i, _NOWHERE, wanted, ()), i))
 
     def _side(self, origin: int, target: int) -> frozenset[str]:
         """All axes on the origin's side of the edge to the target."""
@@ -103,21 +113,43 @@ class Answering:
 
     def _meet(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:
         """Shares over `wanted` and `separator`, gathered at a clique from all sides but one."""
-        kept = frozenset((*wanted, *separator))
-        arrivals = self._arrivals(clique, target, kept - self._sets[clique])
-        held = self._sets[clique] & kept
-        axes = self._ordered(held.union(*(arrival.between for arrival in arrivals)))
+        axes, joins = self._joins(clique, target, wanted, separator)
         table = self._project(clique, axes)
-        while arrivals:
-            outs = [self._left(axes, kept, arrivals, i) for i in range(len(arrivals))]
-            smallest = min(range(len(outs)), key=lambda i: cells_of(self._tree.shape, outs[i]))
-            arrival, out = arrivals.pop(smallest), outs[smallest]
+        for arrival, out in joins:
             carried, carried_axes = self._carry(arrival.origin, clique, arrival.wanted)
             shares = self._project(clique, arrival.between)
             given = _given(carried, carried_axes, shares, arrival.between)
             table = _product(table, axes, given, carried_axes, out)
             axes = out
         return table
+
+    def _largest(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> int:
+        """Cells of the largest table that `_meet` makes on the way, beyond each edge once."""
+        known = self._sizes.get((clique, target, wanted))
+        if known is None:
+            axes, joins = self._joins(clique, target, wanted, separator)
+            known = cells_of(self._tree.shape, axes)
+            for arrival, out in joins:
+                beyond = self._largest(arrival.origin, clique, arrival.wanted, arrival.between)
+                known = max(known, beyond, cells_of(self._tree.shape, out))
+            self._sizes[clique, target, wanted] = known
+        return known
+
+    def _joins(
+        self, clique: int, target: int, wanted: AxisNames, separator: AxisNames
+    ) -> tuple[AxisNames, list[tuple[_Arrival, AxisNames]]]:
+        """The axes to begin with at a clique; what arrives, in order, and the axes after it."""
+        kept = frozenset((*wanted, *separator))
+        arrivals = self._arrivals(clique, target, kept - self._sets[clique])
+        held = self._sets[clique] & kept
+        axes = first = self._ordered(held.union(*(arrival.between for arrival in arrivals)))
+        joins = []
+        while arrivals:
+            outs = [self._left(axes, kept, arrivals, i) for i in range(len(arrivals))]
+            smallest = min(range(len(outs)), key=lambda i: cells_of(self._tree.shape, outs[i]))
+            axes = outs[smallest]
+            joins.append((arrivals.pop(smallest), axes))
+        return first, joins
 
     def _arrivals(self, clique: int, target: int, missing: frozenset[str]) -> list[_Arrival]:
         arrivals = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import every_set, noisy, random_axes, random_joint, random_shape, spread, summed
 
+from app.engine.inference import answering
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
@@ -51,6 +53,34 @@ def test_marginals_within_and_across_cliques_are_those_of_brute_force(seed: int)
     asked.append(tuple(model.shape))
     for axes, marginal in zip(asked, model.marginals(asked), strict=True):
         assert np.allclose(marginal, summed(whole, model.shape, axes), atol=1e-12)
+
+
+def test_marginals_gathered_elsewhere_for_smaller_tables_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "_LARGE", 0)
+    for seed in range(20):
+        model, whole = calibrated(seed)
+        asked = every_set(dict(model.shape), 3)
+        for axes, marginal in zip(asked, model.each_marginal(asked), strict=True):
+            assert np.allclose(marginal, summed(whole, model.shape, axes), atol=1e-12)
+
+
+def test_gathering_avoids_large_tables_where_another_clique_allows() -> None:
+    shape = {"s": 30, "t": 30, "u": 4, "a": 60, "b": 40, "c": 40}
+    tree = JunctionTree.of(shape, [("s", "t", "a"), ("s", "t", "u"), ("u", "b"), ("u", "c")])
+    shares = tuple(
+        np.full([shape[axis] for axis in clique], 1 / cells_of(shape, clique))
+        for clique in tree.cliques
+    )
+    tracemalloc.start()
+    try:
+        marginal = GraphicalModel(tree, shares).marginal(("a", "b", "c"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.allclose(marginal, 1 / marginal.size)
+    assert peak < 5e6  # at the clique of `a` a table of 1,440,000 cells would arrive
 
 
 def test_axes_at_the_ends_of_a_long_chain_are_answered() -> None:
