@@ -72,8 +72,9 @@ _BOUNDS = 0.04
 _SELECTION = 0.1
 _USUAL_ERROR = 50.0
 """Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best."""
-_ONE_WAY = (0.15, 0.42)
-_MORE_FOR_TEN_TIMES = 0.18
+_ONE_WAY = (0.15, 0.55)
+_MORE_FOR_TEN_TIMES = 0.3
+_LESS_FOR_A_TENTH = 0.18
 
 _PRIOR_PART = 4
 """The public tree has at most one part in so many of the most cells."""
@@ -343,7 +344,8 @@ def _usual_shares(
     quarter, _ = loss.split((1.0, 3.0))
     part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
     error = expected_error(contribution, unit, max(axes.shape), part)
-    one = 0.25 + _MORE_FOR_TEN_TIMES * math.log10(max(error, 1e-3) / _USUAL_ERROR)
+    tens = math.log10(max(error, 1e-3) / _USUAL_ERROR)
+    one = 0.25 + tens * (_MORE_FOR_TEN_TIMES if tens > 0 else _LESS_FOR_A_TENTH)
     one = round(min(max(one, _ONE_WAY[0]), _ONE_WAY[1]), 3)
     rest = 1 - one - _BOUNDS
     return Shares(
