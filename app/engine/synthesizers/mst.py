@@ -28,7 +28,7 @@ from app.engine.synthesizers.base import (
 from app.engine.synthesizers.bought import (
     delta_for_values,
 )
-from app.engine.synthesizers.columns import in_rows
+from app.engine.synthesizers.columns import Columns, in_rows
 from app.engine.synthesizers.contribution import (
     expected_distance,
     expected_error,
@@ -58,7 +58,7 @@ from app.engine.synthesizers.public_start import (
     start_bytes,
     start_problems,
 )
-from app.engine.synthesizers.spanning import Pair, choose_tree
+from app.engine.synthesizers.spanning import KnownStart, Pair, choose_tree
 from app.engine.synthesizers.zeros import structural_zeros
 
 MOST_COLUMNS = 200
@@ -116,11 +116,11 @@ class Mst:
         pair_cells = _pair_cells(axes, most)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS)
+        memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS + most)
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
-        prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + cells)
+        prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + most)
         problems += message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
         )
@@ -171,7 +171,7 @@ class Mst:
             noise_per_cell=expected_distance(
                 losses.edge_error(begun.contribution, session.unit, most), begun.loss
             ),
-            expected=None if prior is None else prior.references(small_pairs(columns, most)),
+            start=None if prior is None else _known(prior, columns, most),
         )
         progress(0.6, "counting pairs")
         answers: tuple[Measurement, ...] = ()
@@ -221,6 +221,11 @@ def _losses(loss: PrivacyLoss, params: MstParams, columns: int, is_public: bool)
         )
     )
     return _Losses(one_way, selection, two_way, prior, edges=max(1, columns - 1))
+
+
+def _known(prior: PublicStart, columns: Columns, most: int) -> KnownStart:
+    expected = prior.references(small_pairs(columns, most))
+    return KnownStart(expected, prior.cliques, MOST_PRIOR_CELLS + most)
 
 
 def _most_pair_cells(params: MstParams, axes: Axes, is_public: bool) -> int:

@@ -107,6 +107,20 @@ class PublicCells:
         counts = np.bincount(self.flat(axes), minlength=math.prod(sizes))
         return counts.reshape(sizes).astype(np.float64)
 
+    def variances(self, axes: AxisNames) -> Floats:
+        """Of the counts, were entities drawn anew: the sum of squares of their own counts."""
+        if self.rows.entities == self.rows.rows:
+            return self.counts(axes)
+        sizes = [self.columns.shape[name] for name in axes]
+        size = math.prod(sizes)
+        own, times = np.unique(self.rows.entity * size + self.flat(axes), return_counts=True)
+        squares = np.bincount(own % size, times.astype(np.float64) ** 2, size)
+        return squares.astype(np.float64).reshape(sizes)
+
+    def repeats(self, axes: AxisNames) -> float:
+        """How many times more the counts vary than those of rows drawn one by one."""
+        return float(self.some.variances(axes).sum()) / self.some.rows.rows
+
 
 @dataclass(frozen=True)
 class PublicStart:
@@ -214,7 +228,7 @@ def _surplus(cells: PublicCells, pair: Pair) -> float:
     """The L1 distance from independence, as a share of the rows, less what sampling adds."""
     counts = cells.counts(pair) / cells.rows.rows
     product = np.multiply.outer(counts.sum(axis=1), counts.sum(axis=0))
-    sampling = np.sqrt(2 / math.pi * product / cells.rows.rows)
+    sampling = np.sqrt(2 / math.pi * product * (cells.repeats(pair) / cells.rows.rows))
     return float(np.abs(counts - product).sum() - np.minimum(2 * product, sampling).sum())
 
 
@@ -251,7 +265,7 @@ def dependence(cells: PublicCells, pairs: Sequence[Pair]) -> tuple[Factor, ...]:
 
 
 def _pairwise(cells: PublicCells, pairs: Sequence[Pair]) -> GraphicalModel:
-    """The public pairs' histograms as noisy ones, with the noise of sampling.
+    """The public pairs' histograms as noisy ones, with the noise of drawing entities.
 
     The pull is the one that would be best if logarithms varied from cell to cell as much as the
     pairs' distances from independence say (see the shrinkage of `swift`).
@@ -260,7 +274,7 @@ def _pairwise(cells: PublicCells, pairs: Sequence[Pair]) -> GraphicalModel:
     marginals = []
     for axes in [*((name,) for name in shape), *pairs]:
         counts = cells.counts(axes)
-        marginals.append(NoisyMarginal(axes, counts, counts + 1.0))
+        marginals.append(NoisyMarginal(axes, counts, cells.variances(axes) + 1.0))
     shrinkage = 1.0
     if pairs:
         distances = np.array([max(_surplus(cells, pair), 0.05) for pair in pairs])

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.inference.junction import predicted_with_each
+from app.engine.inference.measurements import AxisNames
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Session
 
 Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class KnownStart:
+    """A model that is known already: what it expects in each cell of a pair, the cliques of its
+    junction tree, and how many cells this may have when pairs have been joined to it."""
+
+    expected: Mapping[Pair, GridReference]
+    cliques: Sequence[AxisNames]
+    most_cells: int
+
+    def fitting(self, axes: Axes, chosen: Sequence[Pair], pairs: Sequence[Pair]) -> list[Pair]:
+        shape = dict(zip(axes.names, axes.shape, strict=True))
+        sizes = predicted_with_each(shape, [*self.cliques, *chosen], pairs)
+        return [pair for pair, size in zip(pairs, sizes, strict=True) if size <= self.most_cells]
 
 
 def choose_tree(
@@ -24,7 +42,7 @@ def choose_tree(
     *,
     most_cells: int,
     noise_per_cell: float,
-    expected: Mapping[Pair, GridReference] | None = None,
+    start: KnownStart | None = None,
 ) -> tuple[Pair, ...]:
     """Pairs of columns that form a tree, strongest associations first.
 
@@ -33,16 +51,17 @@ def choose_tree(
     of `references`, the noisy one-way counts with one common total, less the distance that
     the noise of measuring it is expected to add, `noise_per_cell` times its cells (McKenna,
     Mullins, Sheldon and Miklau 2022). The loss is divided equally among the d - 1 rounds.
-    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest. Where
-    a model is known already, `expected` has its histogram of each pair in place of the product.
+    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest. With
+    a `start` a pair's score is how far it is from what that expects, and pairs that would make
+    its junction tree too large are left out.
     """
     open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
     candidates = {
         pair: Candidate(
             Count(pair, {name: axes.groupings[name] for name in pair}),
             (references[pair[0]], _as_shares(references[pair[1]]))
-            if expected is None
-            else expected[pair],
+            if start is None
+            else start.expected[pair],
             bias=-noise_per_cell * _cells(axes, pair),
         )
         for pair in open_pairs
@@ -51,6 +70,8 @@ def choose_tree(
     chosen: list[Pair] = []
     for round_loss in loss.split([1.0] * max(1, len(axes.names) - 1)):
         open_pairs = [pair for pair in open_pairs if component[pair[0]] != component[pair[1]]]
+        if start is not None:
+            open_pairs = start.fitting(axes, chosen, open_pairs)
         if not open_pairs:
             break
         pair = _strongest(session, [candidates[pair] for pair in open_pairs], round_loss)

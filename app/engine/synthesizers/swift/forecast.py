@@ -33,7 +33,7 @@ MOST_COLUMNS = 200
 MOST_SCORED_CELLS = 2**26
 """Cells of all pairs that are scored: counting them takes a few seconds."""
 
-_PRIOR_PART = 2
+_PRIOR_PART = 4
 """The public tree has at most one part in so many of the most cells."""
 
 _BYTES_PER_TREE_CELL = 100
