@@ -1,12 +1,12 @@
 """Which rows belong to one entity: sizes are kept, other statistics come near their targets.
 
 Whole rows change places between entities, so the table of rows stays as it was and with it every
-marginal. Rows begin in random order, or where the values of one column are few per entity in the
-order of that column; then pairs of rows are swapped wherever that does not raise the misfit. That
-is the sum over entities and columns of |distinct values - target| and |squares - target|, where
-squares are the sum over values of the squared number of rows, each divided by its mean target. A
-swap is looked for near rows that share values: in the order of the column that is off, and within
-its values of the column with the fewest per entity.
+marginal. Rows begin in an order in which neighbours share values of one or two columns; then
+pairs of rows are swapped wherever that does not raise the misfit. That is the sum over entities
+and columns of |distinct values - target| and |squares - target|, where squares are the sum over
+values of the squared number of rows, each divided by its mean target. A swap is looked for near
+rows that share values: in the order of the column that is off, and within its values of the
+column with the fewest per entity.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.synthesizers.entities.statistics import distinct_values, squares_of_rows
 from app.engine.synthesizers.entities.swapping import swap_rows
 
 Ints = NDArray[np.int64]
@@ -36,7 +37,7 @@ _MOST_PER_ROW, _LEAST_PER_ROW = 200_000, 4000
 """About how long swaps are looked for: in all, and for each row."""
 _WEIGHT = 2**16
 _FEW = 0.5
-"""A column with so few of the values that random rows would have starts in its own order."""
+"""Of a column with so few of the values that random rows would have entities start with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +128,27 @@ class _Part:
         self._cells = _table(columns, int(sizes.sum()))
         self._rng = rng
 
-    def owner(self, per_row: int) -> Ints:
+    def owner(self, nanoseconds_per_row: int) -> Ints:
         rows = self._cells.shape[1]
         held = self._rng.permutation(rows).astype(np.int32)
         of_slot = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
         if self._targets and len(self._sizes) > 1:
-            fewest, share = self._fewest()
+            shares = self._shares()
+            fewest = int(np.argmin(shares))
             orders = self._orders(fewest, held)
-            if share < _FEW:
-                held = self._in_order(fewest, held)
-            self._swap(held, of_slot, orders, fewest, per_row * rows)
+            held = self._start(shares, held)
+            self._swap(held, of_slot, orders, fewest, nanoseconds_per_row * rows)
         owner = np.empty(rows, dtype=np.int64)
         owner[held] = of_slot
         return owner
 
-    def _fewest(self) -> tuple[int, float]:
-        """The column with the fewest values per entity beside those of random rows."""
+    def _shares(self) -> NDArray[np.float64]:
+        """The values per entity that each column is to have, beside those of random rows."""
         shares = []
         for column, target in zip(self._cells, self._targets, strict=True):
             expected = expected_distinct(np.bincount(column), self._sizes)
             shares.append(float(target.distinct.mean() / expected.mean()))
-        return int(np.argmin(shares)), min(shares)
+        return np.array(shares)
 
     def _orders(self, fewest: int, at_random: Cells) -> Cells:
         """Rows in the order of each column, within it in that of `fewest`, then at random."""
@@ -156,11 +157,40 @@ class _Part:
             [by_fewest[np.argsort(column[by_fewest], kind="stable")] for column in self._cells]
         )
 
-    def _in_order(self, column: int, at_random: Cells) -> Cells:
-        """Rows sorted by the column's values, whose order is random."""
+    def _start(self, shares: NDArray[np.float64], at_random: Cells) -> Cells:
+        """Rows in an order whose runs have about as few values of two columns as they should.
+
+        They lie within one value of the column of the least share, or about so many as entities
+        are to have, and within those within so many of the column that is next.
+        """
+        first, *others = np.argsort(shares, kind="stable")[:2]
+        if shares[first] >= _FEW:
+            return self._near_values(int(first), at_random)
+        for column in others:
+            at_random = self._near_values(int(column), at_random)
+        rank = self._ranks(int(first), at_random)
+        return at_random[np.argsort(rank, kind="stable")]
+
+    def _near_values(self, column: int, at_random: Cells) -> Cells:
+        rank = self._ranks(column, at_random)
+        width = float(self._targets[column].distinct.mean())
+        return at_random[np.argsort(rank + width * self._rng.random(len(rank)), kind="stable")]
+
+    def _ranks(self, column: int, at_random: Cells) -> Ints:
+        """The number of each row's value in an order of values that is random."""
         cells = self._cells[column, at_random]
-        rank = self._rng.permutation(int(cells.max()) + 1)
-        return at_random[np.argsort(rank[cells], kind="stable")]
+        rank: Ints = self._rng.permutation(int(cells.max()) + 1)[cells]
+        return rank
+
+    def _excess(self, held: Cells, of_slot: Cells) -> Ints:
+        """Distinct values and squares of each entity and column beyond what is wanted."""
+        owner, entities = of_slot.astype(np.int64), len(self._sizes)
+        excess = np.empty((entities, len(self._targets), 2), dtype=np.int64)
+        for place, (column, target) in enumerate(zip(self._cells, self._targets, strict=True)):
+            excess[:, place, 0] = distinct_values(owner, column[held], entities)
+            excess[:, place, 1] = squares_of_rows(owner, column[held], entities)
+            excess[:, place] -= target.wanted
+        return excess
 
     def _swap(
         self, held: Cells, of_slot: Cells, orders: Cells, fewest: int, nanoseconds: int
@@ -177,7 +207,7 @@ class _Part:
             np.take(self._cells, held, axis=1),
             of_slot,
             np.concatenate([[0], np.cumsum(self._sizes)]).astype(np.int64),
-            np.stack([target.wanted for target in self._targets], axis=1),
+            self._excess(held, of_slot),
             np.array([target.weights for target in self._targets], dtype=np.int64),
             orders,
             places,

@@ -27,7 +27,7 @@ def swap_rows(
     cells: Small,
     owner: Small,
     starts: Ints,
-    targets: Ints,
+    excess: Ints,
     weights: Ints,
     orders: Small,
     places: Small,
@@ -39,18 +39,15 @@ def swap_rows(
 
     Slots `starts[i]..starts[i + 1]` are those of entity i, and `owner` names it by slot.
     `slots` are the slots of the rows, and `cells`, shape (columns, slots), the cells of the rows
-    held. `targets`, shape (entities, columns, 2), are the distinct cells wanted and the sum of
-    the squared rows of each; `weights`, shape (columns, 2), how much a difference of 1 counts.
+    held. `excess`, shape (entities, columns, 2), says how many distinct cells too many an entity
+    has, and how much too large a sum over them of squared rows; it is kept up to date. `weights`,
+    shape (columns, 2), say how much a difference of 1 counts.
     `orders`, shape (columns, rows), has rows sorted by a column, and `places` where each row
     stands there. `most_looks` ends the search after so many comparisons of cells. `state`,
     shape (1,), is not 0.
     """
-    entities, columns = targets.shape[0], targets.shape[1]
-    excess = np.zeros((entities, columns, 2), dtype=np.int64)
+    entities, columns = excess.shape[0], excess.shape[1]
     moved = np.zeros((2, columns, 2), dtype=np.int64)
-    for entity in range(entities):
-        _measure(cells, starts[entity], starts[entity + 1], excess[entity])
-    excess -= targets
     total = _misfit(excess, weights)
     work = 0
     for _ in range(MOST_SWEEPS):
@@ -144,20 +141,6 @@ def _move(held: Small, old: int, new: int, moved: Ints) -> None:
         of_new += cell == new
     moved[0] = (of_new == 0) - (of_old == 1)
     moved[1] = 2 * (of_new - of_old) + 2
-
-
-@compiled
-def _measure(cells: Small, start: int, end: int, measured: Ints) -> None:
-    """Distinct cells, and the sum of the squared rows of each: that of how many are alike."""
-    for column in range(len(cells)):
-        for each in range(start, end):
-            is_new = 1
-            for other in range(start, end):
-                if cells[column, other] == cells[column, each]:
-                    measured[column, 1] += 1
-                    if other < each:
-                        is_new = 0
-            measured[column, 0] += is_new
 
 
 @compiled
