@@ -194,7 +194,7 @@ def save(
 
 
 def measurements(service: Service, release: ReleaseRef) -> Flow[Record]:
-    """The published noisy tables with their standard errors."""
+    """The published noisy answers with their errors and costs."""
     return Record((yield from service.get(path_to("releases", id_of(release), "measurements"))))
 
 
