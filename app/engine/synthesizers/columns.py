@@ -77,7 +77,7 @@ class Columns:
             for name, rows, error, ordered in zip(axes.names, counts, errors, in_order, strict=True)
         )
         pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
-        shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)))
+        shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)), public)
         return cls(axes, estimates, compressions, measured.size, shapes)
 
     @property

@@ -4,7 +4,9 @@ A bin that holds a twentieth of the rows can be wide, and what it holds uneven: 
 one end of a long tail. Where bins are bought, each is therefore cut into equal *pieces*, which are
 counted too. What the pieces stray from an even bin is drawn towards nothing as far as the noise
 calls for, over runs of neighbours (see `smoothing`): a bin of which the counts tell nothing stays
-even. Rows of a cell are dealt to its pieces by those shares, whatever their other columns are.
+even. Where public rows are at hand, the pieces stray from these in place of an even bin if that is
+nearer to the counts. Rows of a cell are dealt to its pieces by those shares, whatever their other
+columns are.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from app.engine.schema import Schema
 from app.engine.synthesizers.archive import ModelFormatError, weights
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.compression import Compression
+from app.engine.synthesizers.public import PublicRows
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,12 +60,24 @@ class Shape:
     within: Compression
 
     @classmethod
-    def of(cls, cells: Grouping, pieces: Grouping, counted: NoisyMarginal, counts: Floats) -> Shape:
-        """counted: noisy rows in each piece; counts: rows in each cell, none negative."""
+    def of(
+        cls,
+        cells: Grouping,
+        pieces: Grouping,
+        counted: NoisyMarginal,
+        counts: Floats,
+        public: Integers | None = None,
+    ) -> Shape:
+        """counted: noisy rows in each piece; counts: rows in each cell, none negative.
+
+        public: the column's codes in public rows.
+        """
         cell = _cell_of(cells, pieces)
-        even = pieces.widths() / cells.widths()[cell]
+        base = pieces.widths() / cells.widths()[cell]
+        if public is not None:
+            base = _nearer(base, _of_public(pieces, cell, base, public), counted, counts[cell])
         divided = np.flatnonzero(np.bincount(cell)[cell] > 1)
-        expected = even * counts[cell]
+        expected = base * counts[cell]
         stray = smoothed(
             (counted.values - expected)[divided],
             float(np.mean(counted.variance)),
@@ -70,7 +85,7 @@ class Shape:
         )
         rows = expected.copy()
         rows[divided] += stray.means
-        return cls(pieces, Compression(cell, _shares(rows, cell, counts, even)))
+        return cls(pieces, Compression(cell, _shares(rows, cell, counts, base)))
 
     def expand(self, cells: Integers, rng: np.random.Generator) -> Integers:
         """A stored code for each cell, uniform over the codes of the piece that it is dealt to."""
@@ -82,9 +97,22 @@ def _cell_of(cells: Grouping, pieces: Grouping) -> Integers:
     return cells.cell_of(np.concatenate([np.asarray(pieces.edges[:-1]), tail]))
 
 
-def _shares(rows: Floats, cell: Integers, counts: Floats, even: Floats) -> Floats:
+def _of_public(pieces: Grouping, cell: Integers, even: Floats, codes: Integers) -> Floats:
+    """Each piece's share of its cell in public rows, to which each cell has an even one added."""
+    counts = np.bincount(pieces.cell_of(codes), minlength=pieces.cells) + even
+    shares: Floats = counts / np.bincount(cell, counts)[cell]
+    return shares
+
+
+def _nearer(one: Floats, other: Floats, counted: NoisyMarginal, counts: Floats) -> Floats:
+    """Whichever shares of the cells' counts are nearer to the noisy ones, in squares."""
+    apart = [float(((counted.values - shares * counts) ** 2).sum()) for shares in (one, other)]
+    return one if apart[0] <= apart[1] else other
+
+
+def _shares(rows: Floats, cell: Integers, counts: Floats, base: Floats) -> Floats:
     """Each piece's share of its cell, from estimates of rows that may be negative."""
-    shares = even.copy()
+    shares = base.copy()
     starts = np.searchsorted(cell, np.arange(counts.size + 1))
     for number in np.flatnonzero(counts > 0):
         place = slice(starts[number], starts[number + 1])
@@ -93,11 +121,15 @@ def _shares(rows: Floats, cell: Integers, counts: Floats, even: Floats) -> Float
 
 
 def shapes_of(
-    axes: Axes, counted: Sequence[NoisyMarginal], counts: Mapping[str, Floats]
+    axes: Axes,
+    counted: Sequence[NoisyMarginal],
+    counts: Mapping[str, Floats],
+    public: PublicRows | None = None,
 ) -> dict[str, Shape]:
     """The shape of each column that has pieces: `counted` in their order, `counts` by column."""
+    codes = {} if public is None else public.codes
     return {
-        name: Shape.of(axes.groupings[name], pieces, marginal, counts[name])
+        name: Shape.of(axes.groupings[name], pieces, marginal, counts[name], codes.get(name))
         for (name, pieces), marginal in zip(axes.pieces.items(), counted, strict=True)
     }
 

@@ -45,17 +45,21 @@ edges = st.lists(st.integers(1, 10**6), min_size=1, max_size=30, unique=True)
 
 
 def shape_of(
-    cells: Grouping, most: int, exact: NDArray[np.float64], deviation: float, seed: int = 0
+    cells: Grouping,
+    most: int,
+    exact: NDArray[np.float64],
+    deviation: float,
+    public: NDArray[np.int64] | None = None,
 ) -> Shape:
     """The shape told by counts of pieces with noise, exact ones for the cells."""
     pieces = with_pieces(Axes({"x": cells}), ["x"], most).pieces["x"]
-    noise = np.random.default_rng(seed).normal(0, deviation, exact.size) if deviation else 0.0
+    noise = np.random.default_rng(0).normal(0, deviation, exact.size) if deviation else 0.0
     variance = np.full(exact.size, max(deviation, 1e-3) ** 2)
     counted = NoisyMarginal(("x",), exact + noise, variance)
     sums = np.zeros(cells.cells)
     starts = np.concatenate([pieces.edges[:-1], pieces.regular + np.arange(pieces.tail)])
     np.add.at(sums, cells.cell_of(starts), exact)
-    return Shape.of(cells, pieces, counted, sums)
+    return Shape.of(cells, pieces, counted, sums, public)
 
 
 @given(edges, st.integers(0, 3), st.integers(2, 64))
@@ -111,6 +115,20 @@ def test_a_shape_that_noise_does_not_drown_stays() -> None:
     shares = shape_of(cells, 16, exact, deviation=50).within.shares
     assert shares[3] > 0.8
     assert shares[20] > 0.8
+
+
+def test_public_rows_give_the_shape_that_noise_drowns_but_not_where_they_are_further_off() -> None:
+    """A slope: of a public table that has the same, and of one that falls where it rises."""
+    cells = Grouping((0, 500, 1000), 0)
+    exact = np.tile(np.arange(16.0) * 20, 2)
+    slope = exact / exact[:16].sum()
+    alike = np.repeat(np.arange(1000), np.arange(1000) % 500)
+    off = {}
+    for name, public in (("none", None), ("alike", alike), ("drifted", 999 - alike)):
+        shares = shape_of(cells, 16, exact, 100, public).within.shares
+        off[name] = float(np.abs(shares - slope).sum())
+    assert off["alike"] < 0.5 * off["none"]
+    assert off["drifted"] == off["none"]
 
 
 def cells_even(cells: Grouping) -> NDArray[np.float64]:
