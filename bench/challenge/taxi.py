@@ -35,7 +35,8 @@ class Entrant:
     `pure` asks for no delta, as published Laplace noise does, and as the page of a system advises
     whose only question has L1 = L2 = 1; `loose` gives the rho of the
     published conversion, (sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta).
-    `most_epsilon` is where the published system clamped what it was given.
+    `most_epsilon` is where the published system clamped what it was given. Without `public` no
+    public rows are handed over to a system that could do with some.
     """
 
     system: str
@@ -43,6 +44,7 @@ class Entrant:
     form: Mapping[str, Any] = field(default_factory=dict)
     conversion: Literal["tight", "pure", "loose"] = "tight"
     most_epsilon: int | None = None
+    public: bool = True
 
     @property
     def label(self) -> str:
@@ -50,6 +52,7 @@ class Entrant:
 
 
 PUBLISHED = "as published"
+ALONE = "no public rows"
 ENTRANTS = (
     Entrant("archetypes", "", SPRINT3),
     Entrant(
@@ -96,7 +99,8 @@ ENTRANTS = (
     ),
     Entrant("public_reweighted", "", SPRINT3),
     Entrant("public_reweighted", "defaults"),
-    Entrant("mst"),
+    *(Entrant(system) for system in ("mst", "swift", "aim")),
+    *(Entrant(system, ALONE, public=False) for system in ("mst", "swift", "aim")),
     Entrant(
         "histogram",
         "the map by shift, distinct",
@@ -139,7 +143,7 @@ def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
     for entrant in ENTRANTS:
         if entrant.system not in known or (only and entrant.system not in only):
             continue
-        uses = public_use(registry.builtin(entrant.system)) != "no"
+        uses = entrant.public and public_use(registry.builtin(entrant.system)) != "no"
         is_public = uses and entrant.form.get("prior") not in ("none", "independent")
         for name in PUBLIC if is_public else PUBLIC[:1]:
             shown = name if uses else "none"
@@ -197,7 +201,7 @@ def _synthetic(
         TAXI,
         guarantee,
         entities=real.values[ENTITY],
-        public=public.as_public(),
+        public=public.as_public() if entrant.public else None,
         seed=seed,
     )
     return values_of(real.schema, model.sample(None, sampling(seed)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,12 @@ from public_tables import (
 from small_tables import EXACT, LIMITS, ROW, digits, quiet, session_on
 
 from app.engine.inference.junction import JunctionTree
+from app.engine.privacy.kernel import Kernel
+from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.messages import pack_question
+from app.engine.privacy.questions import CountQuestion, Question, ScoreQuestion, SelectQuestion
+from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import Limits, PublicFacts, PublicTable, Table, public_use
 from app.engine.synthesizers.columns import Columns
@@ -241,3 +247,84 @@ def test_a_limit_of_memory_holds_with_public_rows() -> None:
     checked = builtin("swift").check(SCHEMA, ROW, builtin("swift").Params(), SMALL, facts, limits)
     assert any(problem.pointer == "/params" for problem in checked.problems)
     assert math.isfinite(checked.expected_error)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_public_rows_are_read_in_values_and_bins_that_were_bought(method: str) -> None:
+    town = {"name": "town", "type": "string"}
+    spent = {
+        "name": "spent",
+        "type": "integer",
+        "constraints": {"minimum": 0, "maximum": 99_999, "required": True},
+        "bins": {"quantiles": 8},
+    }
+    found = Schema.parse(
+        {"fields": [town | {"values": {"discover": 20}, "other": "Other"}, spent, FIELDS[4]]}
+    )
+    listed = Schema.parse(
+        {"fields": [town | {"constraints": {"enum": ["Kish", "Ur", "Zzyzx"]}}, spent, FIELDS[4]]}
+    )
+    rng = np.random.default_rng(4)
+    at = rng.integers(0, 2, 3000)
+    money = np.minimum(rng.lognormal(7 + at, 0.6), 99_999).astype(np.int64)
+    public = {"town": np.append(at[1:], 2), "spent": np.append(money[1:], 5), "e": at}
+    synthesizer, loss = builtin(method), PrivacyLoss.zcdp(10**12, 10**11)
+    table = PublicTable(listed, Table(public, 3000))
+    facts = PublicFacts(listed, 3000)
+    assert not synthesizer.check(found, ROW, synthesizer.Params(), loss, facts, LIMITS).problems
+    codes = {"town": np.zeros(3000, np.int64), "spent": money, "e": at}
+    texts = {"town": [("Kish", "Ur")[place] for place in at]}
+    session = LocalSession(Kernel(ArraySource(found, ROW, codes, None, texts=texts), loss))
+    model = synthesizer.fit(session, synthesizer.Params(), table, 1, quiet)
+    made = model.sample(3000, np.random.default_rng(1)).codes
+    assert session.schema.column("town").labels()[:2] == ["Kish", "Ur"]
+    assert np.mean(made["town"] == 2) < 0.02, "what nobody found is `other`"
+    for place in (0, 1):
+        expected = np.median(money[at == place])
+        assert np.median(made["spent"][made["town"] == place]) == pytest.approx(expected, rel=0.2)
+
+
+class Replayed:
+    """A session that keeps its questions and answers, or gives answers that were kept again."""
+
+    def __init__(self, inner: LocalSession, kept: list[Any] | None = None) -> None:
+        self.schema, self.unit, self.allowance = inner.schema, inner.unit, inner.allowance
+        self.remaining = inner.allowance
+        self._inner = inner
+        self._kept = list(kept or [])
+        self.asked: list[bytes] = []
+        self.answers: list[Any] = []
+
+    def _told(self, kind: str, question: Question, *asked: Any) -> Any:
+        self.asked.append(pack_question(question))
+        self.remaining = self.remaining - question.loss
+        answer = self._kept.pop(0) if self._kept else getattr(self._inner, kind)(*asked)
+        self.answers.append(answer)
+        return answer
+
+    def count(self, queries: Any, loss: PrivacyLoss, shares: Any = None) -> Any:
+        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
+        return self._told("count", question, queries, loss, shares)
+
+    def scores(self, candidates: Any, loss: PrivacyLoss) -> Any:
+        question = ScoreQuestion(tuple(candidates), loss)
+        return self._told("scores", question, candidates, loss)
+
+    def select(self, candidates: Any, loss: PrivacyLoss, winners: int = 1) -> Any:
+        question = SelectQuestion(tuple(candidates), loss, winners)
+        return self._told("select", question, candidates, loss, winners)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_lost_run_is_replayed_with_the_same_questions_and_the_same_bytes(method: str) -> None:
+    synthesizer, public = builtin(method), public_of(rows_of(3000, 2))
+
+    def run(kept: list[Any] | None) -> tuple[Replayed, bytes]:
+        session = Replayed(session_on(SCHEMA, rows_of(3000, 1), SMALL), kept)
+        model = synthesizer.fit(session, synthesizer.Params(), public, 3, quiet)  # type: ignore[arg-type]
+        return session, model.dump()
+
+    first, model = run(None)
+    again, same = run(first.answers)
+    assert again.asked == first.asked
+    assert same == model
