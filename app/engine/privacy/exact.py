@@ -14,7 +14,7 @@ from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import narrowed
 
-_CELLS_AT_ONCE = 2**22
+_CELLS_AT_ONCE = 2**20
 _CACHED_CELLS = 2**23
 
 

@@ -106,6 +106,15 @@ def counts_of(reference: GridReference) -> NDArray[np.float64]:
     return counts.reshape(reference.steps.shape)
 
 
+def rounding_of(reference: GridReference, counts: NDArray[np.float64]) -> float:
+    """The distance (L1) between the reference and the counts that it was made of."""
+    flat = counts.reshape(-1)
+    return math.fsum(
+        float(np.abs(flat[part] - steps / GRID).sum())
+        for part, steps in GridCells(reference).blocks()
+    )
+
+
 def _narrow(
     steps_of: Callable[[slice], NDArray[np.int64]], shape: tuple[int, ...]
 ) -> GridReference:

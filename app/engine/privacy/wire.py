@@ -68,7 +68,7 @@ def pack(frame: Frame) -> bytes:
         sort_keys=True,
         separators=(",", ":"),
     ).encode()
-    bodies = [array.tobytes() for array in arrays]
+    bodies = [array.reshape(-1).view(np.uint8).data for array in arrays]
     size = sum(len(body) for body in bodies)
     return b"".join([_PREFIX.pack(_MAGIC, len(header), size), header, *bodies])
 

@@ -14,7 +14,7 @@ MOST_COLUMN_CELLS = 500_000
 
 _MOST_MESSAGE_BYTES = MOST_BYTES_FROM_CHILD * 3 // 4
 
-_CELLS_AT_ONCE = 2**22
+_CELLS_AT_ONCE = 2**20
 """The kernel counts histograms in batches of no more exact cells, if none has more by itself."""
 
 _CELLS_KEPT = 2**23

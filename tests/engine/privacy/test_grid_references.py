@@ -13,7 +13,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import encode_question
 from app.engine.privacy.queries import Candidate, Count, GridReference, QuestionRefused
 from app.engine.privacy.questions import ScoreQuestion
-from app.engine.privacy.references import counts_of, narrowed_reference, on_grid
+from app.engine.privacy.references import counts_of, narrowed_reference, on_grid, rounding_of
 
 COUNTS = arrays.arrays(
     np.float64, arrays.array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20)
@@ -25,6 +25,8 @@ def test_a_reference_stands_for_the_counts_rounded_to_1024ths(counts: np.ndarray
     reference = on_grid(counts)
 
     assert np.array_equal(counts_of(reference), np.rint(counts * 1024) / 1024)
+    off = float(np.abs(counts_of(reference) - counts).sum())
+    assert rounding_of(reference, counts) == pytest.approx(off)
 
 
 @given(COUNTS)

@@ -36,7 +36,7 @@ from app.engine.privacy.queries import (
     Noise,
     Scored,
 )
-from app.engine.privacy.references import counts_of, on_grid
+from app.engine.privacy.references import on_grid, rounding_of
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.aim.workload import Clique
@@ -176,9 +176,8 @@ def _asked(model: TableModel, cliques: Sequence[Clique]) -> list[_Asked]:
     for clique, expected in zip(cliques, model.each_marginal(cliques), strict=True):
         expected *= rows
         reference = on_grid(expected)
-        expected -= counts_of(reference)
-        rounding = float(np.abs(expected, out=expected).sum())
         count = Count(clique, {name: groupings[name] for name in clique})
+        rounding = rounding_of(reference, expected)
         asked.append(_Asked(clique, Candidate(count, reference), rounding))
     return asked
 

@@ -82,8 +82,10 @@ _PRIOR_PART = 4
 _SECONDS_PER_LOOK = 2.5e-4
 """A candidate's share of a selection: its reference, its place in the tree, and its score."""
 
-_BYTES_PER_OFFERED_CELL = 48
-"""Shares, steps, rows expected, and the message twice."""
+_BYTES_PER_OFFERED_CELL = 16
+"""A reference on its grid, and the message at both ends."""
+_BYTES_PER_EXPECTED_CELL = 32
+"""Shares of one marginal, once more in the cells of the dictionary, and what they are made of."""
 _BYTES_PER_TREE_CELL = 400
 """Shares and logarithms of a tree and of its successor, and what is carried between cliques."""
 _BYTES_PER_MEASURED_CELL = 300
@@ -380,6 +382,7 @@ class _Forecast:
         at_once = min(sum(_sizes(own, shape)), MOST_OFFERED_CELLS)
         memory = (
             _BYTES_PER_OFFERED_CELL * max(offered, at_once)
+            + _BYTES_PER_EXPECTED_CELL * max((*_sizes(own, shape), most_cells))
             + _BYTES_PER_TREE_CELL * most_cells
             + _BYTES_PER_MEASURED_CELL * drawn
             + counting_bytes(max(offered, at_once))
