@@ -16,7 +16,7 @@ from app.engine.synthesizers.archive import weights as stored_weights
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Table
 from app.engine.synthesizers.compression import Compression
-from app.engine.synthesizers.entities.model import Entities
+from app.engine.synthesizers.entities.model import Entities, Grouper
 from app.engine.synthesizers.shapes import (
     Shape,
     expanded,
@@ -50,16 +50,13 @@ class TableModel:
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         rows = self.size.rows if rows is None else rows
         cells = self.graph.sample(rows, rng)
-        looked_at = () if self.entities is None else self.entities.columns
-        codes, own = {}, {}
+        grouper = Grouper(self.entities, self.size, rows)
+        codes = {}
         for name, compression in zip(self.axes.names, self.compressions, strict=True):
             restored = compression.restore(cells.pop(name), rng)
             codes[name] = expanded(name, restored, self.axes, self.shapes, rng)
-            if name in looked_at:
-                own[name] = restored.astype(np.int32)
-        if self.entities is None:
-            return Table(codes, rows, self.size.deal(rows, rng))
-        return Table(codes, rows, self.entities.owner(self.size, own, rows, rng))
+            grouper.see(name, restored)
+        return Table(codes, rows, grouper.owner(rng))
 
     def marginals(self, asked: Sequence[tuple[str, ...]]) -> list[NDArray[np.float64]]:
         """Shares of the cells of `axes`, over each set of axes asked, in the order asked."""
@@ -112,9 +109,7 @@ class TableModel:
             raise ModelFormatError("the stored model's tables do not fit together") from error
         size = Size.from_json(header.get("size"), unit)
         shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
-        entities = None
-        if "entities" in header:
-            entities = Entities.from_stored(header["entities"], arrays, axes, unit)
+        entities = Entities.from_stored(header, arrays, axes, unit)
         return cls(method, axes, compressions, graph, size, shapes, entities)
 
 

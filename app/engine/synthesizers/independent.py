@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.privacy.loss import PrivacyLoss
@@ -15,10 +15,9 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 from app.engine.synthesizers.archive import weights as stored_weights
-from app.engine.synthesizers.axes import Axes, Bins
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
-    Params,
     Preflight,
     Progress,
     PublicFacts,
@@ -27,24 +26,15 @@ from app.engine.synthesizers.base import (
     Table,
 )
 from app.engine.synthesizers.bought import (
-    USUAL_BINS_SHARE,
-    USUAL_VALUES_SHARE,
-    USUAL_WITHIN_BINS,
-    BinsShare,
-    ValuesShare,
-    WithinBins,
     delta_for_values,
-    plan_axes,
 )
 from app.engine.synthesizers.columns import in_rows
 from app.engine.synthesizers.contribution import (
-    AllRows,
-    ContributionForm,
-    contribution_problems,
-    expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.entities.model import Entities, Grouper
+from app.engine.synthesizers.forecast import message_problems, run_problems
+from app.engine.synthesizers.opening import StartParams, forecast, opening_errors, start
 from app.engine.synthesizers.shapes import (
     Shape,
     expanded,
@@ -58,30 +48,20 @@ from app.engine.synthesizers.size import Size
 _BYTES_PER_CELL = 80
 
 
-class IndependentParams(Params):
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
-    bins_share: BinsShare = USUAL_BINS_SHARE
-    within_bins: WithinBins = USUAL_WITHIN_BINS
-    values_share: ValuesShare = USUAL_VALUES_SHARE
-    contribution: ContributionForm = Field(
-        default_factory=AllRows, description="How much one privacy unit counts in each column."
-    )
+class IndependentParams(StartParams):
+    """No more than the cells and entities of a table."""
 
 
 @dataclass(frozen=True)
 class IndependentModel:
     """Shares of each column's cells, in the order of the axes, each adding up to 1, and how rows
-    lie within cells."""
+    lie within cells. `entities`, where they were bought, group the rows."""
 
     axes: Axes
     shares: tuple[NDArray[np.float64], ...]
     size: Size
     shapes: Mapping[str, Shape] = field(default_factory=dict)
+    entities: Entities | None = None
 
     @property
     def noisy_rows(self) -> int:
@@ -90,27 +70,27 @@ class IndependentModel:
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Each column is apportioned, then shuffled by itself, so columns are independent."""
         rows = self.size.rows if rows is None else rows
-        codes = {
-            name: expanded(
-                name,
-                shuffled_cells(apportion(shares, rows, rng), rng),
-                self.axes,
-                self.shapes,
-                rng,
-            )
-            for name, shares in zip(self.axes.names, self.shares, strict=True)
-        }
-        return Table(codes, rows, self.size.deal(rows, rng))
+        grouper = Grouper(self.entities, self.size, rows)
+        codes = {}
+        for name, shares in zip(self.axes.names, self.shares, strict=True):
+            cells = shuffled_cells(apportion(shares, rows, rng), rng)
+            grouper.see(name, cells)
+            codes[name] = expanded(name, cells, self.axes, self.shapes, rng)
+        return Table(codes, rows, grouper.owner(rng))
 
     def dump(self) -> bytes:
-        header = {
+        header: dict[str, Any] = {
             "model": "independent",
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
             "pieces": shapes_to_json(self.shapes),
         }
         shares = {f"shares{i}": shares for i, shares in enumerate(self.shares)}
-        return pack(header, shares | shape_arrays(self.shapes))
+        arrays = shares | shape_arrays(self.shapes)
+        if self.entities is not None:
+            header["entities"] = list(self.entities.columns)
+            arrays |= self.entities.to_arrays()
+        return pack(header, arrays)
 
 
 class Independent:
@@ -128,23 +108,16 @@ class Independent:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
-        axes, loss = plan.axes, plan.rest
-        contribution = params.contribution.contribution()
-        problems = plan.problems + contribution_problems(contribution, unit, loss)
+        plan = forecast(schema, unit, params, loss, limits)
+        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         cells = sum(axes.shape)
-        memory = cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits)
+        memory = cells * _BYTES_PER_CELL + plan.memory_bytes
         problems += run_problems(memory, cells + plan.draws, limits) + message_problems(
             axes, 8 * cells
         )
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
-        errors = expected_errors(
-            one_way.questions(axes, contribution, unit),
-            one_way.shares(axes, contribution, unit, loss),
-            unit,
-            loss,
-        )
+        errors = opening_errors(axes, contribution, unit, loss)
         problems += noise_problems(errors, contribution)
         return Preflight(cells, memory, errors[0], problems)
 
@@ -159,23 +132,19 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        plan = plan_axes(
-            session.schema,
-            session.unit,
-            params,
-            session.allowance,
-            within_bins=params.within_bins,
-        )
-        progress(0.02, "buying cells")
-        axes, loss = plan.buy(session), plan.left(session)
+        begun = start(session, params, progress)
+        axes = begun.axes
         progress(0.05, "counting columns")
-        measured = one_way.measure_one_ways(session, axes, params.contribution.contribution(), loss)
+        measured = one_way.measure_one_ways(
+            session, axes, begun.contribution, begun.loss, begun.known
+        )
         shares = measured.shares()
         rows = {
             name: part * measured.size.rows for name, part in zip(axes.names, shares, strict=True)
         }
         pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
-        return IndependentModel(axes, shares, measured.size, shapes_of(axes, pieces, rows))
+        shapes = shapes_of(axes, pieces, rows)
+        return IndependentModel(axes, shares, measured.size, shapes, begun.entities)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> IndependentModel:
         header, arrays = unpack(data)
@@ -187,4 +156,5 @@ class Independent:
             raise ModelFormatError("the stored model's shares do not add up")
         size = Size.from_json(header.get("size"), unit)
         shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
-        return IndependentModel(axes, shares, size, shapes)
+        entities = Entities.from_stored(header, arrays, axes, unit)
+        return IndependentModel(axes, shares, size, shapes, entities)

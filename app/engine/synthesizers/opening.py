@@ -46,8 +46,8 @@ Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 """How much an error counts beside the others'."""
 
 
-class TableParams(Params):
-    """What the forms of the three have in common."""
+class StartParams(Params):
+    """What forms say of cells and entities."""
 
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the synthetic table; all columns if omitted."
@@ -58,13 +58,6 @@ class TableParams(Params):
     bins_share: BinsShare = USUAL_BINS_SHARE
     within_bins: WithinBins = USUAL_WITHIN_BINS
     values_share: ValuesShare = USUAL_VALUES_SHARE
-    rare_below: float = Field(
-        2.0,
-        ge=0,
-        le=1000,
-        description="Cells below this many standard errors are merged before marginals are "
-        "counted.",
-    )
     contribution: RuleForm = Field(
         default_factory=ChosenRule,
         description="How much one privacy unit counts in each histogram. "
@@ -73,6 +66,18 @@ class TableParams(Params):
     entities: EntityForm = Field(
         default_factory=EntityForm,
         description="How rows are made entities, on an entity unit.",
+    )
+
+
+class TableParams(StartParams):
+    """What the forms of the three have in common."""
+
+    rare_below: float = Field(
+        2.0,
+        ge=0,
+        le=1000,
+        description="Cells below this many standard errors are merged before marginals are "
+        "counted.",
     )
 
 
@@ -94,7 +99,7 @@ class Plan:
 
 
 def forecast(
-    schema: Schema, unit: PrivacyUnit, params: TableParams, loss: PrivacyLoss, limits: Limits
+    schema: Schema, unit: PrivacyUnit, params: StartParams, loss: PrivacyLoss, limits: Limits
 ) -> Plan:
     plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
     entities = plan_entities(plan.axes, unit, params.entities, plan.rest)
@@ -122,12 +127,16 @@ class Start:
     bought: Bought | None = None
 
     @property
+    def entities(self) -> Entities | None:
+        return None if self.bought is None else self.bought.entities
+
+    @property
     def known(self) -> SizeEstimate | None:
         """What the entities tell of the size."""
         return None if self.bought is None else self.bought.size
 
 
-def start(session: Session, params: TableParams, progress: Progress) -> Start:
+def start(session: Session, params: StartParams, progress: Progress) -> Start:
     plan = plan_axes(
         session.schema, session.unit, params, session.allowance, within_bins=params.within_bins
     )
@@ -139,7 +148,7 @@ def start(session: Session, params: TableParams, progress: Progress) -> Start:
 
 
 def _contribution(
-    params: TableParams, axes: Axes, bought: Bought | None, unit: PrivacyUnit, loss: PrivacyLoss
+    params: StartParams, axes: Axes, bought: Bought | None, unit: PrivacyUnit, loss: PrivacyLoss
 ) -> Contribution:
     if params.contribution.rule != "auto":
         return params.contribution.contribution()
@@ -181,7 +190,7 @@ def open_columns(
     progress(0.02, "counting columns")
     measured = measure_one_ways(session, begun.axes, begun.contribution, loss, begun.known)
     columns = Columns.of(begun.axes, session.schema, measured, params.rare_below, public)
-    return Opening(measured, columns, None if begun.bought is None else begun.bought.entities)
+    return Opening(measured, columns, begun.entities)
 
 
 def opening_errors(

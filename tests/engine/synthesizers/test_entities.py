@@ -242,7 +242,7 @@ def test_pure_guarantees_get_rules_that_they_can_have() -> None:
     assert rules <= {"distinct", "rows"}
 
 
-@pytest.mark.parametrize("name", ["mst", "swift", "aim"])
+@pytest.mark.parametrize("name", ["independent", "mst", "swift", "aim"])
 def test_synthetic_entities_are_like_the_real_ones(name: str) -> None:
     codes, owner = households()
     synthesizer = registry.builtin(name)

@@ -67,9 +67,16 @@ class Entities:
 
     @classmethod
     def from_stored(
-        cls, columns: Any, arrays: Mapping[str, NDArray[Any]], axes: Axes, unit: PrivacyUnit
-    ) -> Entities:
-        """Entities of a stored model; raises `ModelFormatError`. Trusts nothing."""
+        cls,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        axes: Axes,
+        unit: PrivacyUnit,
+    ) -> Entities | None:
+        """Entities of a stored model, None if it has none; raises `ModelFormatError`."""
+        if "entities" not in header:
+            return None
+        columns = header["entities"]
         if not has_entities(unit):
             raise ModelFormatError("the stored model is of another privacy unit")
         is_list = isinstance(columns, list) and len(columns) <= MOST_COLUMNS
@@ -82,3 +89,24 @@ class Entities:
             for number, column in enumerate(columns)
         )
         return cls(RowsPerEntity.from_arrays(arrays, unit.max_rows), habits)
+
+
+class Grouper:
+    """Keeps the cells of the columns that entities are made by, as they are sampled."""
+
+    def __init__(self, entities: Entities | None, size: Size, rows: int) -> None:
+        self._entities = entities
+        self._size = size
+        self._rows = rows
+        self._cells: dict[str, NDArray[np.int32]] = {}
+
+    def see(self, name: str, cells: Ints) -> None:
+        """The cell of each row in a column."""
+        if self._entities is not None and name in self._entities.columns:
+            self._cells[name] = cells.astype(np.int32)
+
+    def owner(self, rng: np.random.Generator) -> Ints | None:
+        """The entity of each row, dealt evenly where none were bought; None on a row unit."""
+        if self._entities is None:
+            return self._size.deal(self._rows, rng)
+        return self._entities.owner(self._size, self._cells, self._rows, rng)
