@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from acceptance import accepts_law, discrete_gaussian, discrete_laplace
+from acceptance import FEWEST_DRAWS, accepts_law, discrete_gaussian, discrete_laplace
 
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count
 from app.engine.schema import PrivacyUnit, Schema
 
-DRAWS = 10_000
+DRAWS = FEWEST_DRAWS
 SIGMA = 0.5
 """In counts: 512 steps of the grid on which distances are noised."""
 SCHEMA = Schema.parse(
