@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from app import backup, integrity
 from app.database import Database, format_time
 from app.datasets.models import DatasetRow
+from app.engine.adapters import virtualenvs
+from app.engine.adapters.libraries import LIBRARIES
 from app.ledger import repository as ledgers
 from app.ledger.export import NotAnExport, export_lines, verify_export
 from app.ledger.verification import Verification
@@ -76,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_export(commands)
     _add_backup(commands)
+    _add_adapters(commands)
     return parser
 
 
@@ -245,6 +249,48 @@ def _back_up(parsed: argparse.Namespace) -> int:
     with _store() as database:
         size_bytes = backup.back_up(database, parsed.target.absolute())
     print(f"{parsed.target}: {size_bytes} bytes, verified")
+    return DONE
+
+
+def _add_adapters(commands: Commands) -> None:
+    adapters = commands.add_parser(
+        "adapters", help="other projects' synthesizers, each library in a virtualenv of its own"
+    )
+    actions = adapters.add_subparsers(required=True, metavar="ACTION")
+    actions.add_parser("list", help="the libraries, and which are installed").set_defaults(
+        command=_list_adapters
+    )
+    add = actions.add_parser(
+        "install", help="make a library's virtualenv below HALFTONE_ADAPTERS, from hashes"
+    )
+    add.add_argument("library", choices=sorted(LIBRARIES))
+    add.set_defaults(command=_install_adapter)
+
+
+def _list_adapters(parsed: argparse.Namespace) -> int:
+    del parsed
+    folder = Settings().adapters
+    for library in LIBRARIES.values():
+        state = "installed" if virtualenvs.is_installed(folder, library) else "not installed"
+        print(f"{library.name}  {library.distribution} {library.version}  {state}")
+    return DONE
+
+
+def _install_adapter(parsed: argparse.Namespace) -> int:
+    library, settings = LIBRARIES[parsed.library], Settings()
+    if settings.data.resolve() in settings.adapters.resolve().parents:
+        raise CommandFailed(
+            "Nothing inside HALFTONE_DATA can be read by a synthesizer's process. Set"
+            " HALFTONE_ADAPTERS to a folder outside it."
+        )
+    try:
+        where = virtualenvs.install(settings.adapters, library)
+    except subprocess.CalledProcessError as error:
+        raise CommandFailed(
+            f"{library.distribution} was not installed: a step ended with status"
+            f" {error.returncode}; what it said is above."
+        ) from error
+    print(f"{library.distribution} {library.version}: {where}")
     return DONE
 
 

@@ -46,6 +46,10 @@ class Settings(BaseSettings):
     declared: Names = Field(
         (), description="Third-party synthesizers that may read the bounded table themselves."
     )
+    adapters: Path = Field(
+        Path("halftone-adapters"),
+        description="Folder, outside the store's, of what `halftone adapters install` makes.",
+    )
     max_total_rows: int = Field(
         10_000_000, ge=1, description="Bound on rows of a dataset that declares none."
     )

@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy.engine import make_url
 
 from app.engine.privacy.wire import FrameError
-from app.engine.synthesizers import host
+from app.engine.synthesizers import host, registry
 from app.engine.synthesizers.base import CountsTable, Table
 from app.engine.synthesizers.host import ChildGaveUp
 from app.engine.synthesizers.operations import Check, Checked, Describe, Described, Sample
@@ -104,7 +104,9 @@ class ChildHost:
         return child
 
     def _start(self) -> ChildProcess:
-        return ChildProcess(hidden=of_the_store(self._settings))
+        return ChildProcess(
+            hidden=of_the_store(self._settings), adapters=adapters_folder(self._settings)
+        )
 
     def _ask(self, question: Callable[[ChildProcess], T]) -> T:
         with self.process(self._settings.job_memory_bytes) as child:
@@ -116,6 +118,14 @@ class ChildHost:
                     return question(child)
             finally:
                 limit.cancel()
+
+
+def adapters_folder(settings: Settings) -> Path | None:
+    """Where any adapter is enabled, the folder of their virtualenvs, which may be made later."""
+    if not any(map(registry.is_adapter, settings.declared)):
+        return None
+    settings.adapters.mkdir(parents=True, exist_ok=True)
+    return settings.adapters
 
 
 def of_the_store(settings: Settings) -> list[Path]:

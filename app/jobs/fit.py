@@ -109,7 +109,7 @@ class _Order:
         """Whether the run is handed the public table; a third party always is."""
         if self.release.public_dataset_id is None:
             return False
-        return not self.entry.builtin or public_use(registry.builtin(self.entry.name)) != "no"
+        return not self.entry.ours or public_use(registry.ours(self.entry.name)) != "no"
 
     def first_sample(self, schema: Schema, unit: PrivacyUnit, model: bytes) -> Sample:
         release = self.release

@@ -23,6 +23,8 @@ from typing import IO
 
 import psutil
 
+from app.engine.adapters import virtualenvs
+
 CHILD = "app.engine.synthesizers.child"
 """A module whose `main(fd)` talks to the worker over the socket `fd`."""
 LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -37,17 +39,20 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 class ChildProcess:
     """One process at the other end of `connection`; `kill` ends it and all that it started.
 
-    `hidden` are folders that it may not read though they lie beside code it imports.
+    `hidden` are folders that it may not read though they lie beside code it imports. `adapters`
+    is a folder of virtualenvs, whose Pythons it may start: what confines it confines these too.
     """
 
-    def __init__(self, hidden: Sequence[Path] = (), module: str = CHILD) -> None:
+    def __init__(
+        self, hidden: Sequence[Path] = (), module: str = CHILD, adapters: Path | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._closed = False
         self._folder = tempfile.TemporaryDirectory(prefix="halftone-child-")
         self.connection, theirs = socket.socketpair()
         plan = {
             "module": module,
-            **_paths(Path(self._folder.name), [path.resolve() for path in hidden]),
+            **_paths(Path(self._folder.name), [path.resolve() for path in hidden], adapters),
         }
         with theirs:
             self._process = subprocess.Popen(
@@ -59,7 +64,7 @@ class ChildProcess:
                     str(os.getpid()),
                     json.dumps(plan),
                 ],
-                env=_environment(self._folder.name),
+                env=_environment(self._folder.name, adapters),
                 cwd=self._folder.name,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -138,16 +143,19 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _environment(folder: str) -> dict[str, str]:
+def _environment(folder: str, adapters: Path | None) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
     threads = {name: os.environ.get(name, "1") for name in _THREADS}
-    return {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **threads, **kept}
+    given = {} if adapters is None else {virtualenvs.VARIABLE: str(adapters.resolve())}
+    return {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **threads, **kept, **given}
 
 
-def _paths(folder: Path, hidden: Sequence[Path]) -> dict[str, list[str]]:
+def _paths(folder: Path, hidden: Sequence[Path], adapters: Path | None) -> dict[str, list[str]]:
     """Where the child imports from, and what it may read, list and write."""
     folders = import_from()
     roots = {Path(sys.prefix), Path(sys.base_prefix), LAUNCHER.parent, *folders}
+    if adapters is not None:
+        roots.add(adapters)
     readable: set[Path] = {Path(entry) for entry in (*_SYSTEM, *_DEVICES)}
     listed: set[Path] = set()
     for root in roots:

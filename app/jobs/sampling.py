@@ -35,8 +35,7 @@ def sampled(
 ) -> Iterator[CountsTable | RepairedRows]:
     """The sample itself, inside the block; its rows can be passed through once. Raises as
     `store_sample` does."""
-    entry = registry.entry(request.name, context.settings.declared)
-    if entry.builtin:
+    if registry.is_builtin(request.name):
         yield _kept(_own_table(context, request), request)
         return
     with host.process(context.claim.memory_bytes) as child:

@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from app.engine.adapters.libraries import LEFT_OUT, library_of
+from app.engine.adapters.virtualenvs import is_installed
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
@@ -61,21 +63,27 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        return list(self._entries.values())
+        return [entry for entry in self._entries.values() if self._is_there(entry)]
 
     def entry(self, name: str) -> Entry:
-        """Raises `Invalid` for a name that a request got wrong."""
+        """Raises `Invalid` for a name that a request got wrong, and for an adapter without its
+        library."""
         if name not in self._entries:
+            raise self._unknown(name)
+        entry = self._entries[name]
+        if not self._is_there(entry):
+            library = library_of(name)
             raise Invalid.at(
                 "/synthesizer",
-                "There is no synthesizer of that name.",
-                f"Use one of {', '.join(self._entries)}.",
+                f"`{name}` is enabled here, but its library is not installed.",
+                f"Have the operator run `halftone adapters install {library.name}`, or use"
+                " another synthesizer.",
             )
-        return self._entries[name]
+        return entry
 
     def describe(self, name: str) -> Description:
         """Raises `NotFound`; asks a third party once, in a child."""
-        if name not in self._entries:
+        if name not in self._entries or not self._is_there(self._entries[name]):
             raise NotFound("There is no synthesizer of that name.")
         with self._lock:
             if name not in self._described:
@@ -90,9 +98,9 @@ class Catalogue:
 
         `case.loss` has what `delta_share` of an earlier answer set aside, if it said any.
         """
-        if not entry.builtin:
+        if not entry.ours:
             return self._check_in_child(entry, form, case)
-        synthesizer = registry.builtin(entry.name)
+        synthesizer = registry.ours(entry.name)
         try:
             params = synthesizer.Params.model_validate(form)
         except ValidationError as error:
@@ -105,6 +113,19 @@ class Catalogue:
             preflight,
             delta_share(synthesizer, params, case.schema),
         )
+
+    def _is_there(self, entry: Entry) -> bool:
+        return not entry.adapter or is_installed(self._settings.adapters, library_of(entry.name))
+
+    def _unknown(self, name: str) -> Invalid:
+        if name in LEFT_OUT:
+            message = f"`{name}` is not offered: {LEFT_OUT[name]}."
+        elif registry.is_adapter(name):
+            message = f"`{name}` reads the bounded table itself, and is not enabled here."
+        else:
+            message = "There is no synthesizer of that name."
+        names = ", ".join(entry.name for entry in self.entries())
+        return Invalid.at("/synthesizer", message, f"Use one of {names}.")
 
     def auto_params(self, form: dict[str, Any]) -> AutoParams:
         """The form of a request that names no synthesizer. Raises `Invalid`."""
@@ -128,9 +149,9 @@ class Catalogue:
         return checked
 
     def _ask(self, entry: Entry) -> Description:
-        if not entry.builtin:
+        if not entry.ours:
             return self._ask_in_child(entry)
-        synthesizer = registry.builtin(entry.name)
+        synthesizer = registry.ours(entry.name)
         return Description(
             entry,
             synthesizer.title,

@@ -129,7 +129,7 @@ def _check_form(
 def outputs(synthesizer: str) -> tuple[str, ...]:
     """Kinds of samples that a synthesizer gives; a third party may give both."""
     try:
-        named: tuple[str, ...] = getattr(registry.builtin(synthesizer), "outputs", ("rows",))
+        named: tuple[str, ...] = getattr(registry.ours(synthesizer), "outputs", ("rows",))
     except UnknownSynthesizer:
         return ("rows", "counts")
     return named

@@ -2,7 +2,9 @@
 
 Built-ins are listed here, so a source checkout has them too. Third parties register in the
 entry-point group `halftone.synthesizers`; they are listed from the metadata of installed
-distributions, without importing them. Only a child process calls `load` on one.
+distributions, without importing them. Only a child process calls `load` on one. Adapters are
+Halftone's code around another project's library (see `app.engine.adapters`); they are there only
+where the admin has enabled them by name.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, Literal, cast
 
+from app.engine.adapters.libraries import library_of
 from app.engine.synthesizers.base import Synthesizer
 
 GROUP = "halftone.synthesizers"
@@ -32,6 +35,11 @@ _BUILT_IN = {
     "mst": "app.engine.synthesizers.mst:Mst",
     "public_reweighted": "app.engine.synthesizers.public_reweighted:PublicReweighted",
     "swift": "app.engine.synthesizers.swift:Swift",
+}
+_ADAPTERS = {
+    "dpmm:aim": "app.engine.adapters.synthesizer:DpmmAim",
+    "dpmm:mst": "app.engine.adapters.synthesizer:DpmmMst",
+    "smartnoise:aim": "app.engine.adapters.synthesizer:SmartnoiseAim",
 }
 _RESERVED = ("auto",)
 """What a request says that leaves the choice to the service."""
@@ -56,7 +64,8 @@ class Entry:
     """A registered synthesizer as its distribution's metadata tells it, nothing imported.
 
     `assurance` is ours to say: `enforced` (it learns only what the kernel answers), or
-    `declared` for those that the admin enabled by name to see the bounded table.
+    `declared` for those that the admin enabled by name to see the bounded table. An `adapter`
+    is of our code, though its library is not: its form is checked and explained anywhere.
     """
 
     name: str
@@ -64,25 +73,35 @@ class Entry:
     version: str
     builtin: bool
     assurance: Assurance
+    adapter: bool = False
+
+    @property
+    def ours(self) -> bool:
+        return self.builtin or self.adapter
 
 
 def entries(declared: Collection[str] = ()) -> list[Entry]:
-    """All usable synthesizers, built-ins first, then by name.
+    """All usable synthesizers, built-ins first, then adapters, then by name.
 
     `declared` names the third parties (setting `HALFTONE_DECLARED`) with `trusted_call`;
     a built-in is always enforced.
     """
     own = [Entry(name, DISTRIBUTION, _own_version(), True, "enforced") for name in _BUILT_IN]
-    return own + [
-        Entry(
-            point.name,
-            _distribution(point),
-            _version(point),
-            False,
-            "declared" if point.name in declared else "enforced",
-        )
-        for point in _third_parties()
-    ]
+    adapted = [_adapter(name) for name in _ADAPTERS if name in declared]
+    return (
+        own
+        + adapted
+        + [
+            Entry(
+                point.name,
+                _distribution(point),
+                _version(point),
+                False,
+                "declared" if point.name in declared else "enforced",
+            )
+            for point in _third_parties()
+        ]
+    )
 
 
 def entry(name: str, declared: Collection[str] = ()) -> Entry:
@@ -93,11 +112,33 @@ def entry(name: str, declared: Collection[str] = ()) -> Entry:
     raise UnknownSynthesizer(name)
 
 
+def _adapter(name: str) -> Entry:
+    library = library_of(name)
+    return Entry(name, library.distribution, library.version, False, "declared", adapter=True)
+
+
+def is_builtin(name: str) -> bool:
+    return name in _BUILT_IN
+
+
+def is_adapter(name: str) -> bool:
+    return name in _ADAPTERS
+
+
 def builtin(name: str) -> Synthesizer:
     """A built-in, fit to run in any process; raises `UnknownSynthesizer`."""
     if name not in _BUILT_IN:
         raise UnknownSynthesizer(name)
-    module, _, attribute = _BUILT_IN[name].partition(":")
+    return _made(_BUILT_IN[name])
+
+
+def ours(name: str) -> Synthesizer:
+    """A built-in or an adapter: our own code, whose `check` and `load` may run in any process."""
+    return _made(_ADAPTERS[name]) if name in _ADAPTERS else builtin(name)
+
+
+def _made(path: str) -> Synthesizer:
+    module, _, attribute = path.partition(":")
     return cast(Synthesizer, getattr(importlib.import_module(module), attribute)())
 
 
@@ -109,8 +150,8 @@ def import_built_ins() -> None:
 
 def load(name: str) -> Synthesizer:
     """Any registered synthesizer. Imports third-party code: for child processes only."""
-    if name in _BUILT_IN:
-        return builtin(name)
+    if name in _BUILT_IN or name in _ADAPTERS:
+        return ours(name)
     for point in _third_parties():
         if point.name == name:
             made: Any = point.load()

@@ -1,0 +1,1 @@
+"""Other projects' synthesizers, each library in a virtualenv and a process of its own."""

@@ -1,0 +1,49 @@
+"""What a row-level library is told, for what a release was charged.
+
+All adapted methods are zero-concentrated inside: they turn the (epsilon, delta) that they are
+given into a rho, and compose Gaussian noise and exponential mechanisms up to it. So what counts
+is that rho, which each states. Rows of one entity are at most k; rho-zCDP for one row is
+k^2 rho for k of them (Bun and Steinke 2016, proposition 1.9), so the library gets rho / k^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.engine.privacy.accounting import epsilon_for
+from app.engine.privacy.loss import SMALLEST_PRIMARY, AmountError, PrivacyLoss
+from app.engine.schema import PrivacyUnit
+
+_DELTA_UNITS = 10**9
+"""The delta of 1e-9 at which a rho is put into words for a library; nothing is booked by it."""
+_UNITS_OF_EPSILON = 10**12
+_UNITS_OF_DELTA = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The pair that a library is made with, and the rho that it may then state at most."""
+
+    epsilon: float
+    delta: float
+    rho: float
+
+
+def rho_of_rows(loss: PrivacyLoss, unit: PrivacyUnit) -> int:
+    """Units of rho that a row-level library may spend, rounded down; 0 where it cannot run."""
+    if loss.kind != "zcdp":
+        return 0
+    rho: int = loss.amount // unit.max_rows**2
+    return rho if rho >= SMALLEST_PRIMARY else 0
+
+
+def told(loss: PrivacyLoss, unit: PrivacyUnit) -> Told:
+    """Raises `AmountError` for a loss that no row-level library can be run with."""
+    rho = rho_of_rows(loss, unit)
+    if not rho:
+        raise AmountError("the loss leaves a row-level library nothing to spend")
+    return Told(
+        (epsilon_for(rho, _DELTA_UNITS) - 1) / _UNITS_OF_EPSILON,
+        _DELTA_UNITS / _UNITS_OF_DELTA,
+        rho / _UNITS_OF_EPSILON,
+    )

@@ -1,0 +1,48 @@
+"""The forms of adapted methods."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from app.engine.synthesizers.axes import Bins
+from app.engine.synthesizers.base import Params
+
+MOST_MODEL_MIB = 40
+"""A fitted model crosses the pipe to the worker in one message."""
+
+
+class AdaptedParams(Params):
+    """What every adapted method takes; nothing of it is read off the table."""
+
+    columns: tuple[str, ...] | None = Field(
+        None, description="Columns of the synthetic table, two or more; all columns if omitted."
+    )
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+
+
+class AimParams(AdaptedParams):
+    degree: int = Field(
+        2, ge=2, le=3, description="The columns of the marginals that are to be right."
+    )
+    max_cells: int = Field(
+        10_000, ge=4, le=1_000_000, description="Marginals with more cells are left out."
+    )
+    max_model_mib: float = Field(
+        8, gt=0, le=MOST_MODEL_MIB, description="Largest model that the library lets grow, in MiB."
+    )
+
+
+_COMPRESS = "Whether values that do not stand out from the noise are merged."
+_ITERATIONS = "Most steps of each fit of the library's model."
+
+
+class DpmmAimParams(AimParams):
+    compress: bool = Field(True, description=_COMPRESS)
+    iterations: int = Field(1000, ge=1, le=100_000, description=_ITERATIONS)
+
+
+class MstParams(AdaptedParams):
+    compress: bool = Field(True, description=_COMPRESS)
+    iterations: int = Field(5000, ge=1, le=100_000, description=_ITERATIONS)
