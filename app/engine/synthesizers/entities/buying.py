@@ -101,17 +101,13 @@ def plan_entities(axes: Axes, unit: PrivacyUnit, form: EntityForm, loss: Privacy
         return EntityPlan(axes, (), None, loss, 0, problems)
     columns = chosen_columns(form, axes)
     spent, rest = loss.split((form.share, 1 - form.share))
-    plan = EntityPlan(axes, columns, spent, rest, MOST_DRAWS * (1 + len(columns)), problems)
-    return EntityPlan(
-        axes, columns, spent, rest, plan.draws, problems + _noise_problems(plan, unit)
-    )
+    problems += _noise_problems(_parts(spent, len(columns)), unit)
+    return EntityPlan(axes, columns, spent, rest, MOST_DRAWS * (1 + len(columns)), problems)
 
 
-def _noise_problems(plan: EntityPlan, unit: PrivacyUnit) -> tuple[Problem, ...]:
-    assert plan.loss is not None
-    parts = _parts(plan.loss, len(plan.columns))
+def _noise_problems(parts: _Parts, unit: PrivacyUnit) -> tuple[Problem, ...]:
     one = [expected_error(Contribution("one"), unit, 2, part) for part in parts.least]
-    total = _counted(unit.max_rows, unit, plan.loss)
+    total = _counted(unit.max_rows, unit, parts.total)
     error = expected_error(total, unit, 1, parts.total)
     return noise_problems(one, Contribution("one")) or noise_problems([error], total)
 
@@ -150,6 +146,8 @@ def _counted(rows: int, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
 
 
 class _Purchase:
+    """The steps, each asked by what the ones before it told."""
+
     def __init__(
         self, session: Session, axes: Axes, columns: Sequence[str], loss: PrivacyLoss
     ) -> None:
@@ -193,21 +191,16 @@ class _Purchase:
         return pooled(estimates), pooled_variance([variance, answer.variance])
 
     def _habits(self, entities: int, rows: RowsPerEntity) -> tuple[Habit, ...]:
-        one = len(self._columns)
         room = self._room(entities, self._parts.distinct)
         asked = [self._distinct(name, rows, room) for name in self._columns]
-        answers = self._session.count(
-            [Count.of_units(each.function) for each in asked], self._parts.distinct, [1.0] * one
-        )
+        answers = self._ask([each.function for each in asked], self._parts.distinct)
         found = [each.shares(answer, rows) for each, answer in zip(asked, answers, strict=True)]
         room = self._room(entities, self._parts.spread)
         spreads = [
             self._spread(each.column, each.mean(shares, rows), room)
             for each, shares in zip(asked, found, strict=True)
         ]
-        answers = self._session.count(
-            [Count.of_units(each.function) for each in spreads], self._parts.spread, [1.0] * one
-        )
+        answers = self._ask([each.function for each in spreads], self._parts.spread)
         return tuple(
             Habit(
                 first.column,
@@ -220,6 +213,11 @@ class _Purchase:
             )
             for first, shares, second, answer in zip(asked, found, spreads, answers, strict=True)
         )
+
+    def _ask(
+        self, functions: Sequence[FeatureClasses], loss: PrivacyLoss
+    ) -> tuple[Measurement, ...]:
+        return self._session.count([Count.of_units(each) for each in functions], loss)
 
     def _room(self, entities: int, loss: PrivacyLoss) -> int:
         """How many cells a histogram may have for their noise to be low."""
