@@ -31,7 +31,9 @@ def tied(schema: Schema, rows: int = 3000) -> dict[str, np.ndarray]:
     """The size is the colour's number; a null colour has no fare."""
     codes = random_codes(schema, rows)
     codes["size"] = codes["colour"].copy()
-    codes["fare"][codes["colour"] == 3] = schema.column("fare").null_code
+    null = schema.column("fare").null_code
+    assert null is not None
+    codes["fare"][codes["colour"] == 3] = null
     return codes
 
 
@@ -176,6 +178,17 @@ def test_the_budget_is_divided_as_asked() -> None:
     choosing = sum(amount for kind, amount in opened.asked if kind == "select")
     assert choosing <= 10**12 * 0.3 / 6 + 10
     assert "select" in kinds
+
+
+def test_more_noise_leaves_more_of_the_budget_to_the_columns() -> None:
+    def share_of_columns(rho: int) -> float:
+        opened = session(PrivacyLoss.zcdp(rho))
+        fit(opened)
+        return opened.asked[0][1] / rho
+
+    assert share_of_columns(10**12) == pytest.approx(0.15, abs=0.001)
+    assert 0.15 < share_of_columns(10**10) < 0.3
+    assert share_of_columns(10**7) == pytest.approx(0.55, abs=0.001)
 
 
 def test_no_bounds_are_stated_where_none_are_paid_for() -> None:
