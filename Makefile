@@ -15,7 +15,7 @@ INPUTS := requirements.lock pyproject.toml client/pyproject.toml
 # Named for the hash of what was installed, so that a changed lock is installed again.
 STAMP := $(VENV)/installed-$(shell cat $(INPUTS) | sha256sum | cut -c1-16)
 
-.PHONY: demo test serve check lock image-check clean chromium install
+.PHONY: demo test serve check lock adapter-locks image-check clean chromium install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -25,6 +25,7 @@ help:
 	@echo 'make serve         the service at http://$(HOST):$(PORT), its store in ./halftone-data'
 	@echo 'make check         lint, types, import rules, migrations, locks'
 	@echo 'make lock          resolve the locked requirements anew'
+	@echo 'make adapter-locks hash the versions of the libraries behind adapters anew'
 	@echo 'make image-check   run the Dockerfile in an empty root (root, no Docker needed)'
 
 demo: $(STAMP)
@@ -74,6 +75,14 @@ lock: $(STAMP)
 	$(UV_COMPILE) --extra demo --extra dev pyproject.toml -o requirements.lock
 	$(UV_COMPILE) -c requirements.lock pyproject.toml -o requirements-server.lock
 	echo 'hatchling>=1.27' | $(UV_COMPILE) -c requirements.lock - -o requirements-build.lock
+
+# Of the libraries behind adapters, at the very versions that the benchmarks compare with.
+adapter-locks: $(STAMP)
+	for library in dpmm smartnoise; do \
+	  $(BIN)/uv pip compile -q --no-deps --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url --python-version 3.11 -o app/engine/adapters/$$library.lock \
+	    bench/synthesizers/peers/requirements-$$library.txt || exit 1; \
+	done
 
 image-check: $(STAMP)
 	$(BIN)/python scripts/check_dockerfile.py

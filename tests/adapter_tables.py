@@ -18,6 +18,12 @@ ADAPTERS = Path(
 )
 
 
+asked_for = pytest.mark.skipif(
+    "HALFTONE_ADAPTERS" not in os.environ,
+    reason="takes half a minute: asked for by setting HALFTONE_ADAPTERS",
+)
+
+
 def needs(library: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         not is_installed(ADAPTERS, LIBRARIES[library]),

@@ -76,7 +76,7 @@ def _smartnoise(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     pandas = importlib.import_module("pandas")
     transform = importlib.import_module("snsynth.transform")
-    aim = importlib.import_module("snsynth.aim").AIMSynthesizer
+    aim = _coded(importlib.import_module("snsynth.aim").AIMSynthesizer)
     conversion = importlib.import_module("snsynth.utils").cdp_rho
 
     def made(epsilon: float, delta: float) -> Any:
@@ -103,6 +103,17 @@ def _smartnoise(
     potentials = fitted.potentials
     factors = [potentials[clique] for clique in potentials.cliques]
     return _told(factors, float(fitted.total), {})
+
+
+def _coded(method: Any) -> Any:
+    """The method over rows that are coded: recoding them would fail for a table without any."""
+
+    class Coded(method):  # type: ignore[misc]
+        def _get_train_data(self, data: Any, *_: Any, transformer: Any, **__: Any) -> Any:
+            self._transformer = transformer
+            return data.to_numpy(dtype=int)
+
+    return Coded
 
 
 _METHODS = {"dpmm": _dpmm, "smartnoise": _smartnoise}

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adapter_tables import ADAPTERS, needs, pairs, pairs_schema
+from adapter_tables import ADAPTERS, asked_for, needs, pairs, pairs_schema
 
 from app.engine.adapters import synthesizer, virtualenvs
 from app.engine.adapters.libraries import LEFT_OUT, LIBRARIES
-from app.engine.adapters.synthesizer import DpmmAim, DpmmMst
+from app.engine.adapters.synthesizer import Adapted, DpmmAim, DpmmMst, SmartnoiseAim
 from app.engine.adapters.virtualenvs import NotInstalled
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
@@ -24,10 +24,12 @@ ROWS = 600
 QUICK = {"iterations": 30}
 
 
-def session_of(unit: PrivacyUnit = PrivacyUnit("row"), *, trusted: bool = True) -> Any:
-    entities = np.arange(ROWS) // 2 if unit.kind == "entity" else None
+def session_of(
+    unit: PrivacyUnit = PrivacyUnit("row"), *, rows: int = ROWS, trusted: bool = True
+) -> Any:
+    entities = np.arange(rows) // 2 if unit.kind == "entity" else None
     return open_session(
-        pairs(ROWS),
+        pairs(rows),
         pairs_schema(entity=unit.kind == "entity"),
         unit,
         PrivacyLoss.zcdp(10**12),
@@ -54,6 +56,22 @@ def test_a_library_fits_what_two_columns_say_of_each_other(
     assert abs(stored.noisy_rows - ROWS) < 100
     table = stored.sample(5000, generator(2))
     assert 0.75 < (table.codes["a"] == table.codes["b"]).mean() < 1
+
+
+@pytest.mark.parametrize(
+    ("method", "form"),
+    [
+        pytest.param(DpmmAim(), QUICK, marks=needs("dpmm")),
+        pytest.param(SmartnoiseAim(), {}, marks=(needs("smartnoise"), asked_for)),
+    ],
+)
+def test_a_table_without_rows_gives_itself_away_by_no_failure(
+    monkeypatch: pytest.MonkeyPatch, method: Adapted, form: dict[str, int]
+) -> None:
+    monkeypatch.setenv(virtualenvs.VARIABLE, str(ADAPTERS))
+    session = session_of(rows=0)
+    model = method.fit(session, method.Params(**form), None, 1, no_progress)
+    assert model.sample(20, generator(1)).rows == 20
 
 
 @needs("dpmm")
