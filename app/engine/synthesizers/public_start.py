@@ -53,6 +53,7 @@ _WEIGHTS = tuple(4.0**power for power in range(-2, 13))
 """Rows that the pairwise model is worth beside the public rows of a separator's cell."""
 
 _PULL = 0.5
+_LEAST_DEPENDENCE = 0.05
 _PUBLIC_TOLERANCE = 0.2
 _START_TOLERANCE = 0.1
 _LEAST_SHRINKAGE = 0.02
@@ -68,7 +69,8 @@ _BYTES_PER_CELL = 200
 """Shares, logarithms and counts, and the vectors of the pairwise fit."""
 
 _ROWS_FOR_AMOUNTS = 2**15
-"""Of the public rows that tell how often entities repeat a cell."""
+_ROWS_FOR_PAIRS = 2**17
+"""Of the public rows that tell how often entities repeat a cell, and which pairs depend."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,17 @@ class PublicCells:
 
     @cached_property
     def some(self) -> PublicCells:
-        """Rows of whole entities, evenly taken, about as many as amounts need."""
-        rows = self.rows
-        step = -(-rows.rows // _ROWS_FOR_AMOUNTS)
-        kept = rows.entity % step == 0
-        codes = {name: column[kept] for name, column in rows.codes.items()}
-        entity = rows.entity[kept] // step
+        """Enough rows to tell how often entities repeat a cell."""
+        return self.at_most(_ROWS_FOR_AMOUNTS)
+
+    def at_most(self, most: int) -> PublicCells:
+        """Rows of whole entities, evenly taken, about `most` of them."""
+        step = -(-self.rows.rows // most)
+        if step == 1:
+            return self
+        kept = self.rows.entity % step == 0
+        codes = {name: column[kept] for name, column in self.rows.codes.items()}
+        entity = self.rows.entity[kept] // step
         return PublicCells(PublicRows(codes, entity, int(entity.max()) + 1), self.columns)
 
     @cached_property
@@ -217,7 +224,8 @@ def telling_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tuple[
     """Pairs that depend on each other by more than sampling explains, those of a tree of at most
     `most_cells` cells that tell most together. Of several prices of a cell the best is taken."""
     shape = cells.columns.shape
-    gains = {pair: _surplus(cells, pair) for pair in small_pairs(cells.columns, most_pair)}
+    few = cells.at_most(_ROWS_FOR_PAIRS)
+    gains = {pair: _surplus(few, pair) for pair in small_pairs(cells.columns, most_pair)}
     gains = {pair: gain for pair, gain in gains.items() if gain > 0}
     whole = math.fsum(gains.values())
     runs = [_greedy(shape, gains, most_cells, price * whole / most_cells) for price in _PRICES]
@@ -277,7 +285,8 @@ def _pairwise(cells: PublicCells, pairs: Sequence[Pair]) -> GraphicalModel:
         marginals.append(NoisyMarginal(axes, counts, cells.variances(axes) + 1.0))
     shrinkage = 1.0
     if pairs:
-        distances = np.array([max(_surplus(cells, pair), 0.05) for pair in pairs])
+        few = cells.at_most(_ROWS_FOR_PAIRS)
+        distances = np.array([max(_surplus(few, pair), _LEAST_DEPENDENCE) for pair in pairs])
         sizes = [shape[one] * shape[other] for one, other in pairs]
         pull = _PULL * float(np.mean(sizes)) / float(np.mean(distances**2))
         variances = np.concatenate([each.variance.ravel() for each in marginals])

@@ -89,33 +89,21 @@ class Swift:
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
+        progress(0.1, "scoring pairs")
         prior: PublicStart | None = None
         if public is None or rows is None:
-            progress(0.2, "scoring pairs")
             options = _options(session, columns, params, losses.scores, most)
         else:
-            progress(0.1, "learning from the public table")
+            rule = scored_by(session.unit, public)
             asked = PublicStart.of(
                 rows, session.schema, columns, forecast.prior_cells(params), most
             )
-            progress(0.2, "scoring pairs")
-            pairs = small_pairs(columns, most)
-            rule = scored_by(session.unit, public)
-            compared = compare(session, asked, pairs, rule, losses.scores) if pairs else ()
-            prior = guarded(asked, compared)
-            gains = distances(prior, asked, compared)
-            options = _as_options(columns, params, pairs, [gains[pair] for pair in pairs])
+            prior, options = _from_public(session, asked, params, rule, losses.scores, most)
         cliques = () if prior is None else prior.cliques
         progress(0.4, "choosing pairs")
         noise = _noise(session, contribution, opened.measured, most)
         if len(columns.merged.names) > 2:
-            chosen = choose(
-                options,
-                columns.shape,
-                noise,
-                params.most_cells,
-                cliques=cliques,
-            )
+            chosen = choose(options, columns.shape, noise, params.most_cells, cliques=cliques)
         else:
             chosen = shared(options, noise)
         progress(0.5, "counting pairs")
@@ -157,6 +145,25 @@ def _options(
     are_scored = len(columns.shape) > 2 and pairs
     gains = _scores(session, columns, pairs, loss) if are_scored else [0.0] * len(pairs)
     return _as_options(columns, params, pairs, gains)
+
+
+def _from_public(
+    session: Session,
+    asked: PublicStart,
+    params: SwiftParams,
+    rule: Contribution,
+    loss: PrivacyLoss,
+    most_cells: int,
+) -> tuple[PublicStart | None, tuple[Option, ...]]:
+    """What is left of a public start, and the pairs with their noisy distances from that."""
+    columns = asked.cells.columns
+    pairs = small_pairs(columns, most_cells)
+    if not pairs:
+        return None, ()
+    compared = compare(session, asked, pairs, rule, loss)
+    prior = guarded(asked, compared)
+    gains = distances(prior, asked, compared)
+    return prior, _as_options(columns, params, pairs, [gains[pair] for pair in pairs])
 
 
 def _as_options(
