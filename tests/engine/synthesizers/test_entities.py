@@ -333,3 +333,36 @@ def test_the_entities_of_a_model_name_their_columns() -> None:
     assert entities.columns == ("place", "day", "home")
     assert isinstance(entities, Entities)
     assert all(isinstance(habit, Habit) for habit in entities.habits)
+
+
+@pytest.mark.parametrize("loss", [EXACT, RHO])
+def test_a_table_without_rows_has_entities_where_rows_are_asked_for(loss: PrivacyLoss) -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    codes = dict.fromkeys(axes().names, nothing)
+    opened = session_on(schema(), codes, loss, HOUSEHOLD, nothing)
+    table = Mst().fit(opened, MstParams(), None, 0, quiet).sample(100, generator(0))
+    assert table.entity is not None
+    assert np.bincount(table.entity).min() >= 1
+    assert np.bincount(table.entity).max() <= HOUSEHOLD.max_rows
+
+
+def questions_of_a_run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    opened = session()
+    asked: list[Any] = []
+    count = opened.count
+
+    def heard(queries: Any, *rest: Any) -> Any:
+        asked.extend(queries)
+        return count(queries, *rest)
+
+    monkeypatch.setattr(opened, "count", heard)
+    plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.5), opened.allowance).buy(opened)
+    return asked
+
+
+def test_a_run_that_meets_the_same_answers_asks_the_same_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = questions_of_a_run(monkeypatch)
+    assert asked == questions_of_a_run(monkeypatch)
+    assert len(asked) == 3 + 2 * 3
