@@ -205,3 +205,20 @@ def test_auto_reweights_the_rows_of_a_public_dataset(office: Office) -> None:
     assert (found["synthesizer"], found["problems"]) == ("public_reweighted", [])
     assert "public" in found["why"]
     assert office.finished(request)["synthesizer"] == "public_reweighted"
+
+
+@pytest.mark.parametrize("system", ["mst", "swift", "aim"])
+def test_models_of_tables_start_from_a_public_dataset_at_the_same_charge(
+    office: Office, system: str
+) -> None:
+    request = {
+        "synthesizer": system,
+        "params": {"columns": ["shift", "payment_type", "tips"]},
+        "guarantee": {"epsilon": "1", "delta": "2.5e-5"},
+        "public_dataset": office.public,
+        "rows": 100,
+    }
+    release = office.finished(request)
+    certificate = office.get(f"/v1/releases/{release['id']}/certificate").json()
+    assert certificate["synthesizer"]["public_dataset"]["used"]
+    assert_adds_up(certificate, request["guarantee"])
