@@ -211,7 +211,7 @@ def test_auto_reweights_the_rows_of_a_public_dataset(office: Office) -> None:
 def test_models_of_tables_start_from_a_public_dataset_at_the_same_charge(
     office: Office, system: str
 ) -> None:
-    request = {
+    request: dict[str, Any] = {
         "synthesizer": system,
         "params": {"columns": ["shift", "payment_type", "tips"]},
         "guarantee": {"epsilon": "1", "delta": "2.5e-5"},
