@@ -6,9 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_tables import EXACT, ROW, colours, random_codes, session_on
 
+from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.size import Size, pooled, size_questions
+from app.engine.synthesizers.size import (
+    MOST_PULL,
+    Size,
+    SizeEstimate,
+    pooled,
+    pooled_variance,
+    pulled,
+    size_questions,
+)
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 4)
 
@@ -62,6 +71,31 @@ def test_a_larger_sample_has_more_entities_of_the_same_size() -> None:
 
 def test_estimates_are_pooled_by_precision() -> None:
     assert pooled([(10.0, 1.0), (20.0, 4.0)]) == pytest.approx(12.0)
+
+
+@given(st.floats(-100, 100), st.floats(0.01, 100), st.floats(-1e6, 1e6), st.floats(0.01, 100))
+def test_another_estimate_moves_a_value_by_so_many_standard_errors_at_most(
+    value: float, variance: float, estimate: float, of_estimate: float
+) -> None:
+    moved = pulled(value, variance, estimate, of_estimate)
+    assert abs(moved - value) <= MOST_PULL * variance**0.5 + 1e-9
+    assert min(value, estimate) - 1e-6 <= moved <= max(value, estimate) + 1e-6
+
+
+def test_a_near_estimate_is_pooled() -> None:
+    assert pulled(10.0, 4.0, 12.0, 4.0) == pytest.approx(11.0)
+    assert pooled_variance([4.0, 4.0]) == pytest.approx(2.0)
+
+
+def test_a_size_takes_what_else_is_known_of_entities() -> None:
+    schema = colours(entity=True)
+    loss = PrivacyLoss.zcdp(10**10)
+    session = session_on(schema, random_codes(schema, 30), loss, HOUSEHOLD, np.arange(30) % 10)
+    answers = session.count(size_questions(HOUSEHOLD), loss)
+    known = SizeEstimate(30.0, 1.0, float(answers[1].values) + 3, 1e-6)
+    assert Size.from_answers(HOUSEHOLD, 30.0, answers, known).entities == max(
+        0, round(float(answers[1].values) + 3)
+    )
 
 
 @pytest.mark.parametrize("unit", [ROW, HOUSEHOLD])
