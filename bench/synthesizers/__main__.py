@@ -6,6 +6,7 @@
 Every result is a line of `runs.jsonl` in the folder of `--out`, and is not made again when the
 bench is called again (`--again` makes it anew); `results.md` and one picture for each table are
 drawn from all lines there. `--only` takes groups (references, halftone, peers) and names.
+Tables of `mixed.py` (mixed types, people with many rows, public tables) are for `--in-process`.
 `--seeds 5 dpmm-aim=1` and `--epsilons 0.1 1 10 dpmm-aim=1` differ by implementation. What is
 measured, and how, is told in `docs/benchmarks.md`.
 """
@@ -22,9 +23,11 @@ from pathlib import Path
 
 from bench.synthesizers import measures, picture, plan, report
 from bench.synthesizers.implementations import Implementation, RunFailed
+from bench.synthesizers.mixed import MIXED
 from bench.synthesizers.results import Results, Run, summaries
 from bench.synthesizers.tables import TABLES, CodedTable
 
+EVERY_TABLE = {**TABLES, **MIXED}
 CACHE = Path(os.environ.get("HALFTONE_BENCH_CACHE", Path.home() / ".cache" / "halftone-bench"))
 
 Planned = tuple[str, Implementation, str, int]
@@ -38,9 +41,11 @@ def run(implementation: Implementation, table: CodedTable, epsilon: str, seed: i
         made = implementation.make(table, epsilon, seed)
     except RunFailed as error:
         return Run(*told, failure=str(error), load=load)
+    if not len(next(iter(made.codes.values()))):
+        return Run(*told, failure="the table has no rows", load=load)
     quality = measures.quality(
-        table.used,
-        made.codes,
+        table.measured(table.used),
+        table.measured(made.codes),
         numeric=table.numeric,
         held_out=table.held_out,
         target=table.target,
@@ -117,7 +122,7 @@ def main() -> None:
         for name, implementation, epsilon, seed in planned(chosen, asked.tables, epsilons, seeds):
             if (name, implementation.name, epsilon, seed) in done:
                 continue
-            table = loaded.get(name) or loaded.setdefault(name, TABLES[name]())
+            table = loaded.get(name) or loaded.setdefault(name, EVERY_TABLE[name]())
             results.append(finished := run(implementation, table, epsilon, seed))
             print(line(finished), file=sys.stderr, flush=True)
             write(results, asked.out)
@@ -126,7 +131,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.synthesizers")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=["adult", "census_ma"])
+    parser.add_argument("--tables", nargs="+", choices=EVERY_TABLE, default=["adult", "census_ma"])
     parser.add_argument("--epsilons", nargs="+", default=[], metavar="E | NAME=E,E")
     parser.add_argument("--seeds", nargs="+", default=[], metavar="N | NAME=N")
     parser.add_argument("--only", nargs="+", default=[], metavar="GROUP | NAME")

@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Guarantee, to_units
-from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import generator
+from app.engine.synthesizers.base import generator, public_use
 from bench.synthesizers.implementations import DELTA, Made
 from bench.synthesizers.tables import CodedTable
 
@@ -30,9 +29,12 @@ class InProcess:
 
     def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
         synthesizer = registry.builtin(self.synthesizer)
-        session = open_session(table.used, table.schema, PrivacyUnit("row"), guarantee(epsilon))
+        session = open_session(
+            table.used, table.schema, table.unit, guarantee(epsilon), entities=table.entities
+        )
+        public = table.public if public_use(synthesizer) != "no" else None
         started = time.perf_counter()
-        model = synthesizer.fit(session, synthesizer.Params(), None, seed, _silent)
+        model = synthesizer.fit(session, synthesizer.Params(), public, seed, _silent)
         codes = model.sample(None, generator(seed)).codes
         return Made(codes, time.perf_counter() - started)
 

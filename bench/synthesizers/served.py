@@ -40,6 +40,8 @@ class Served:
         return self.synthesizer
 
     def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
+        if not table.is_plain:
+            raise RunFailed("only coded rows are served here: use --in-process")
         del seed
         store = self.stores / table.name
         dataset = uploaded(table, store)

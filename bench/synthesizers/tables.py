@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from app.engine.schema import Schema
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import PublicTable
 from bench.synthesizers.measures import Codes, quantile_edges
 
 DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data"))
@@ -31,12 +32,18 @@ WIDE_ORDERED = (
 )
 
 
+ROW = PrivacyUnit("row")
+
+
 @dataclass(frozen=True)
 class CodedTable:
     """A real table for the bench: its public dictionary, and the codes of its rows.
 
     `wire` is the dictionary as it is sent to a server; `numeric` names the columns of more than
     20 values that the k-marginal score cuts; `target` names a column of classes 0 and 1.
+
+    `entities` holds each row's entity on an entity unit. `public` is a public table to start from.
+    `wide` names columns of so many codes that every measure cuts them, as the k-marginal score.
     """
 
     name: str
@@ -45,6 +52,10 @@ class CodedTable:
     held_out: Codes | None
     numeric: tuple[str, ...]
     target: str | None
+    unit: PrivacyUnit = ROW
+    entities: NDArray[np.int64] | None = None
+    public: PublicTable | None = None
+    wide: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -58,6 +69,20 @@ class CodedTable:
     @property
     def rows(self) -> int:
         return len(next(iter(self.used.values())))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can be handed to a package that knows rows alone."""
+        return self.unit.kind == "row" and self.public is None and not self.wide
+
+    def measured(self, codes: Codes) -> Codes:
+        """The codes as they are compared."""
+        return {
+            name: np.searchsorted(quantile_edges(self.used[name]), column, side="right")
+            if name in self.wide
+            else column
+            for name, column in codes.items()
+        }
 
     def decoded(self, codes: Codes) -> pd.DataFrame:
         """The declared values, as a file for upload holds them."""

@@ -48,6 +48,8 @@ class Peer:
         return f"{self.package}-{self.method.lower()}"
 
     def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
+        if not table.is_plain:
+            raise RunFailed("it knows coded rows alone")
         python = virtualenv(self.package, self.virtualenvs)
         with tempfile.TemporaryDirectory() as folder:
             rows, cells, out = (

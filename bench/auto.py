@@ -4,8 +4,8 @@
 
 A line for each table and epsilon: the mean total variation distance over all pairs of columns
 of `mst`, `swift` and `aim` (with a public table `public_reweighted` too), what `auto` picks, and
-how far that is beyond the best of them. Columns of over 64 cells are cut into 20 quantile bins of
-the real rows. Reads the tables below HALFTONE_SHARED_DATA (default `../shared/data`).
+how far that is beyond the best of them, at delta 1e-6. The tables are those of
+`bench.synthesizers`. Reads them below HALFTONE_SHARED_DATA (default `../shared/data`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import argparse
 from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Accountant, Guarantee, to_units
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import PublicFacts
 from app.engine.synthesizers.choice import choices
-from bench.auto.tables import TABLES, RealTable
 from bench.challenge.fitting import LIMITS, Refused, fitted, sampling
-from bench.synthesizers.measures import pairs, quantile_edges
+from bench.synthesizers.__main__ import EVERY_TABLE
+from bench.synthesizers.measures import pairs
+from bench.synthesizers.tables import CodedTable
 
 COMPARED = ("mst", "swift", "aim")
 WITH_PUBLIC = "public_reweighted"
-MOST_CELLS = 64
+DELTA = "1e-6"
 
 
 def main() -> None:
@@ -37,23 +37,23 @@ def main() -> None:
     )
     print("|" + "---|" * (len(COMPARED) + 5))
     for name in asked.tables:
-        table = TABLES[name]()
+        table = EVERY_TABLE[name]()
         for epsilon in asked.epsilons:
             print(f"| {name} | {epsilon} | {_line(table, epsilon, asked.runs)} |", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.auto")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=EVERY_TABLE, default=list(EVERY_TABLE))
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "1", "10"])
     parser.add_argument("--runs", type=int, default=1, help="runs whose distances are averaged")
     return parser.parse_args()
 
 
-def _line(table: RealTable, epsilon: str, runs: int) -> str:
+def _line(table: CodedTable, epsilon: str, runs: int) -> str:
     guarantee = Guarantee(
         epsilon=to_units(Decimal(epsilon), EPSILON_UNIT, rounding="up"),
-        delta=to_units(Decimal(table.delta), DELTA_UNIT, rounding="up"),
+        delta=to_units(Decimal(DELTA), DELTA_UNIT, rounding="up"),
     )
     compared = COMPARED if table.public is None else (*COMPARED, WITH_PUBLIC)
     found: dict[str, float] = {}
@@ -70,11 +70,11 @@ def _line(table: RealTable, epsilon: str, runs: int) -> str:
     return " | ".join([*cells, picked, f"{beyond:.1%}"])
 
 
-def _distance(name: str, table: RealTable, guarantee: Guarantee, seed: int) -> float:
+def _distance(name: str, table: CodedTable, guarantee: Guarantee, seed: int) -> float:
     model = fitted(
         name,
         {},
-        table.codes,
+        table.used,
         table.schema,
         table.unit,
         guarantee,
@@ -85,21 +85,10 @@ def _distance(name: str, table: RealTable, guarantee: Guarantee, seed: int) -> f
     made = model.sample(None, sampling(seed))
     if not made.rows:
         return 1.0
-    cut = {name: _cut(table, name, made.codes[name]) for name in table.codes}
-    ours, theirs = ({name: both[place] for name, both in cut.items()} for place in (0, 1))
-    return pairs(ours, theirs)
+    return pairs(table.measured(table.used), table.measured(made.codes))
 
 
-def _cut(table: RealTable, name: str, made: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Real and synthetic cells of a column."""
-    both = (table.codes[name], made)
-    if table.schema.column(name).codes <= MOST_CELLS:
-        return both
-    edges = quantile_edges(both[0])
-    return tuple(np.searchsorted(edges, each, side="right").astype(np.int64) for each in both)
-
-
-def _picked(table: RealTable, guarantee: Guarantee) -> str:
+def _picked(table: CodedTable, guarantee: Guarantee) -> str:
     """The first choice that could run, as the service finds it."""
     public = (
         None if table.public is None else PublicFacts(table.public.schema, table.public.table.rows)

@@ -1,0 +1,101 @@
+"""Tables with mixed types, with people of many rows, and with public tables to start from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.engine.encoding.encoder import Encoder
+from app.engine.files.options import FileOptions
+from app.engine.files.reader import open_table
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import PublicTable, Table
+from bench.challenge.tables import ENTITY, TAXI, sprint3_schema, trips
+from bench.synthesizers.measures import Codes
+from bench.synthesizers.tables import DATA, CodedTable, adult
+
+DICTIONARIES = Path(__file__).parents[2] / "examples" / "dictionaries"
+LONGEST_FILE = 2**31
+MOST_CODES = 64
+"""Columns of more are cut before they are compared."""
+
+
+def declared(name: str, dictionary: str, path: str) -> CodedTable:
+    """A file as the service reads it. Columns whose values would be found are left out."""
+    spec = json.loads((DICTIONARIES / f"{dictionary}.json").read_text())
+    fields = [field for field in spec["schema"]["fields"] if field.get("values") is None]
+    wire = {**spec["schema"], "fields": fields}
+    schema, unit = Schema.parse(wire), PrivacyUnit.parse(spec["unit"])
+    with (DATA / path).open("rb") as stream:
+        reader = open_table(stream, FileOptions.parse(spec.get("file", {}), LONGEST_FILE))
+        encoder = Encoder(schema, unit, reader.layout)
+        blocks = [encoder.encode(block) for block in reader]
+    codes = {
+        column.name: np.concatenate([block.codes[column.name] for block in blocks]).astype(np.int64)
+        for column in schema.columns
+    }
+    ids = [text for block in blocks if block.entity_text for text in block.entity_text.to_pylist()]
+    entities = np.unique(ids, return_inverse=True)[1].astype(np.int64) if ids else None
+    return _mixed(name, wire, schema, codes, unit=unit, entities=entities)
+
+
+def taxi(public: str | None = None) -> CodedTable:
+    """Trips of 2022, `max_rows` 200, beside the public table of that name."""
+    schema = sprint3_schema()
+    real = trips("private_2022", schema)
+    beside = None if public is None else trips(public, schema).as_public()
+    name = "taxi" if public is None else f"taxi_{public}"
+    _, entities = np.unique(real.values[ENTITY], return_inverse=True)
+    entities = entities.astype(np.int64)
+    wire = schema.to_wire()
+    return _mixed(name, wire, schema, real.codes, unit=TAXI, entities=entities, public=beside)
+
+
+def adult_beside_its_other_half() -> CodedTable:
+    """Half of the rows of Adult are private, the other half public."""
+    whole = adult()
+    half = whole.rows // 2
+    first, other = (
+        {name: column[part] for name, column in whole.used.items()}
+        for part in (slice(None, half), slice(half, None))
+    )
+    public = PublicTable(whole.schema, Table(other, whole.rows - half))
+    return CodedTable(
+        "adult_public",
+        whole.wire,
+        first,
+        whole.held_out,
+        whole.numeric,
+        whole.target,
+        public=public,
+    )
+
+
+def _mixed(
+    name: str, wire: Mapping[str, Any], schema: Schema, codes: Codes, **facts: Any
+) -> CodedTable:
+    wide = tuple(column.name for column in schema.columns if column.codes > MOST_CODES)
+    return CodedTable(name, wire, codes, None, (), None, wide=wide, **facts)
+
+
+MIXED: Mapping[str, Callable[[], CodedTable]] = {
+    "adult_public": adult_beside_its_other_half,
+    "adult_raw": lambda: declared("adult_raw", "adult", "adult/adult-raw.data"),
+    "census_ma_mixed": lambda: declared("census_ma_mixed", "census_ma", "census_ma/ma2019.csv"),
+    "incidents": lambda: declared(
+        "incidents", "baltimore_incidents", "incidents/baltimore_2019.csv"
+    ),
+    "absenteeism": lambda: declared("absenteeism", "absenteeism", "messy/Absenteeism_at_work.csv"),
+    "accidents": lambda: declared(
+        "accidents", "accidentes_bicicletas", "messy/AccidentesBicicletas_2019.csv"
+    ),
+    "star_wars": lambda: declared("star_wars", "star_wars", "messy/StarWars.csv"),
+    "taxi": taxi,
+    "taxi_public_2022": lambda: taxi("public_2022"),
+    "taxi_public_2019": lambda: taxi("public_2019"),
+    "purchases": lambda: declared("purchases", "purchases", "purchases/transactions.parquet"),
+}
