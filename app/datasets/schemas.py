@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from app.amounts import Amount
 from app.database import format_time
 from app.datasets.dictionary_form import DICTIONARY, FILE_OPTIONS, UNIT
-from app.routers.wire import Amount
 
 LONGEST_NAME = 200
 LONGEST_REASON = 2000

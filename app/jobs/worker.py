@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
@@ -15,13 +14,14 @@ from contextlib import nullcontext
 from types import FrameType
 
 from app.database import Database
+from app.engine import compiled
 from app.engine.synthesizers import registry
 from app.jobs import liveness, queue
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.executors import executors
 from app.jobs.housekeeping import Housekeeping
-from app.jobs.memory import close_memory
+from app.jobs.memory import close_memory, leave_pandas_out
 from app.jobs.outcomes import Outcomes, report_ends
 from app.jobs.queue import Claim
 from app.jobs.run import Execute, run
@@ -122,6 +122,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     A supervised worker also stops when its standard input ends, as it does with its parent.
     """
     close_memory()
+    leave_pandas_out()
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     shutdown = Shutdown(settings.drain_s)
     _on_signals(shutdown.request)
@@ -145,7 +146,7 @@ def _migrate(settings: Settings) -> None:
 def warm_up() -> None:
     """Import, while there is nothing to do, what the first jobs would otherwise wait for."""
     registry.import_built_ins()
-    importlib.import_module("pandas")  # by pyarrow, at its first conversion to numpy
+    compiled.get_ready()
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from fastapi.openapi.models import Example
+from typing import TYPE_CHECKING, Any
 
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.choice import AUTO, AutoParams
+
+if TYPE_CHECKING:  # workers know the forms too, and serve no HTTP
+    from fastapi.openapi.models import Example
 
 _PUBLIC_DATASET = "ds_k3x7wq2m9vhz5tpc8ryd"
 

@@ -6,44 +6,16 @@ import json
 import re
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BeforeValidator, WithJsonSchema
 
-from app.engine.privacy.loss import AMOUNT_MAX_LENGTH, AMOUNT_PATTERN, AmountError, parse_amount
 from app.problems import Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 
 LARGEST_EXPONENT = 1000
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 JSON_TYPES = ("application/json", "application/problem+json")
-
-
-def _amount(value: object) -> Decimal:
-    try:
-        return parse_amount(value)  # type: ignore[arg-type]
-    except AmountError as error:
-        raise ValueError(str(error)) from None
-
-
-Amount = Annotated[
-    Decimal,
-    BeforeValidator(_amount),
-    WithJsonSchema(
-        {
-            "description": "A decimal number, or text holding one; exact, never rounded.",
-            "anyOf": [
-                {
-                    "type": "string",
-                    "pattern": f"^{AMOUNT_PATTERN}$",
-                    "maxLength": AMOUNT_MAX_LENGTH,
-                },
-                {"type": "number", "minimum": 0},
-            ],
-        }
-    ),
-]
 
 
 def parse_json(body: bytes) -> Any:

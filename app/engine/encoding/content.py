@@ -95,22 +95,20 @@ def canonical_texts(texts: pa.StringArray) -> pa.StringArray:
 
 
 _DIGITS = b"0123456789"
-_NULLS = pa.array(
-    [
-        "NA",
-        "N/A",
-        "n/a",
-        "NaN",
-        "nan",
-        "-NaN",
-        "-nan",
-        "NULL",
-        "null",
-        "None",
-        "<NA>",
-        "#N/A",
-        "#NA",
-    ]
+_NULLS = (
+    "NA",
+    "N/A",
+    "n/a",
+    "NaN",
+    "nan",
+    "-NaN",
+    "-nan",
+    "NULL",
+    "null",
+    "None",
+    "<NA>",
+    "#N/A",
+    "#NA",
 )
 
 
@@ -126,7 +124,7 @@ def _perhaps_word(spans: Spans) -> NDArray[np.bool_]:
 
 
 def _words(texts: pa.StringArray) -> pa.StringArray:
-    texts = pc.if_else(pc.is_in(texts, _NULLS), "", texts)
+    texts = pc.if_else(pc.is_in(texts, pa.array(_NULLS)), "", texts)
     truth = pc.match_substring_regex(texts, "^(?i:true|false)$")
     return pc.if_else(truth, pc.utf8_lower(texts), texts)
 

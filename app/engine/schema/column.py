@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
@@ -18,12 +17,13 @@ from app.engine.schema.values import (
     TypeName,
     Value,
     at_tick,
-    from_ticks,
     from_wire,
     text,
     tick,
-    to_arrow,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_CELLS = 2**20
 MOST_QUANTILE_BINS = 256
@@ -251,14 +251,18 @@ class Column:
     def decode(self, codes: NDArray[Any]) -> pa.Array:
         """Typed values of stored codes (any integer dtype): bool, int64, float64, string,
         date32, timestamp[s] or time32[s]; null where the code is null's."""
+        from app.engine.schema import arrow  # pyarrow: synthesizers' processes do without it
+
         if isinstance(self.scale, Linear):
-            return from_ticks(self.type, *self.places(codes))
-        return self._dictionary.take(pa.array(self._checked(codes)))
+            return arrow.from_ticks(self.type, *self.places(codes))
+        return arrow.taken(self._dictionary, self._checked(codes))
 
     @cached_property
     def _dictionary(self) -> pa.Array:
+        from app.engine.schema import arrow  # as above
+
         values = self.scale.values if isinstance(self.scale, Categories) else ()
-        return to_arrow(self.type, (*values, *self.tail_values))
+        return arrow.to_arrow(self.type, (*values, *self.tail_values))
 
     def places(self, codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Places on the number line (see `values.tick`), and which codes are null's.

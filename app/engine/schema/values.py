@@ -1,4 +1,4 @@
-"""Values of each type: read from JSON, written to JSON, placed on the number line, put in Arrow.
+"""Values of each type: read from JSON, written to JSON, placed on the number line.
 
 In Python a boolean is a bool, an integer or year an int, a number a `Decimal`, a string a
 str, and dates and times are naive `datetime` objects with whole seconds. The place of a
@@ -12,10 +12,6 @@ import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
-
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 TypeName = Literal["boolean", "integer", "number", "string", "date", "datetime", "time", "year"]
 Value = bool | int | Decimal | str | dt.date | dt.datetime | dt.time
@@ -32,16 +28,6 @@ TYPES: tuple[TypeName, ...] = (
 )
 RANGED: frozenset[str] = frozenset({"integer", "number", "date", "datetime", "time", "year"})
 
-ARROW_TYPES: dict[TypeName, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "datetime": pa.timestamp("s"),
-    "time": pa.time32("s"),
-    "year": pa.int64(),
-}
 MOST_DIGITS = 15
 LARGEST_INTEGER = 2**53
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (dictionary times carry no zone)
@@ -178,18 +164,3 @@ def at_tick(kind: TypeName, place: Decimal) -> Value:
     if kind == "time":
         return (_EPOCH + dt.timedelta(seconds=int(place))).time()
     return int(place)
-
-
-def from_ticks(kind: TypeName, places: NDArray[Any], null: NDArray[np.bool_]) -> pa.Array:
-    """Arrow array of the type, of places (int64, or float64 for numbers) and a null mask."""
-    arrow_type = ARROW_TYPES[kind]
-    if kind == "number":
-        return pa.array(places, arrow_type, mask=null)
-    if kind in ("date", "time"):
-        return pa.array(places.astype(np.int32), pa.int32(), mask=null).cast(arrow_type)
-    return pa.array(places.astype(np.int64), pa.int64(), mask=null).cast(arrow_type)
-
-
-def to_arrow(kind: TypeName, values: Sequence[Value | None]) -> pa.Array:
-    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
-    return pa.array(plain, ARROW_TYPES[kind])

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from app.engine import compiled
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
 from app.engine.synthesizers import operations, registry
@@ -41,6 +42,7 @@ def main(descriptor: int) -> None:
     """Serves one request on the inherited socket."""
     _drop_privileges(descriptor)
     registry.import_built_ins()
+    compiled.get_ready()
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection, MOST_BYTES_TO_CHILD)
     try:
