@@ -1,4 +1,4 @@
-"""What a running service does for its store: checkpoints, lost leases, expired samples."""
+"""What a running service tidies: checkpoints, lost leases, expired samples, folders left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from sqlalchemy.exc import DBAPIError
 
 from app.database import Database
-from app.jobs import liveness, queue
+from app.jobs import folders, liveness, queue
 from app.jobs.outcomes import Outcomes, report_ends
 from app.problems import Unavailable
 from app.releases import samples
@@ -24,6 +24,7 @@ PATIENCE_S, LAST_PATIENCE_S = 0.2, 2.0
 """How long a checkpoint waits for readers of the log, while running and at the end."""
 LEASES_S = 1.0
 SAMPLES_S = 30.0
+FOLDERS_S = 60.0
 _LOOK_S = 0.25
 
 log = logging.getLogger("halftone.store")
@@ -70,12 +71,13 @@ class Housekeeping:
                 report_ends(session, queue.expire_worker(session, name), self._outcomes)
 
     def _run(self) -> None:
-        due = {self._checkpoint: 0.0, self._take_from_lost: 0.0, self._drop_samples: 0.0}
-        every = {
+        every: dict[Callable[[], object], float] = {
             self._checkpoint: _LOOK_S,
             self._take_from_lost: LEASES_S,
             self._drop_samples: SAMPLES_S,
+            folders.remove_left_behind: FOLDERS_S,
         }
+        due = dict.fromkeys(every, 0.0)
         while not self._ended.wait(_LOOK_S):
             for chore, at in due.items():
                 if time.monotonic() >= at:

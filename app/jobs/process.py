@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import IO
 import psutil
 
 from app.engine.adapters import virtualenvs
+from app.jobs.folders import ChildFolder
 
 CHILD = "app.engine.synthesizers.child"
 """A module whose `main(fd)` talks to the worker over the socket `fd`."""
@@ -48,11 +48,11 @@ class ChildProcess:
     ) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._folder = tempfile.TemporaryDirectory(prefix="halftone-child-")
+        self._folder = ChildFolder()
         self.connection, theirs = socket.socketpair()
         plan = {
             "module": module,
-            **_paths(Path(self._folder.name), [path.resolve() for path in hidden], adapters),
+            **_paths(self._folder.path, [path.resolve() for path in hidden], adapters),
         }
         with theirs:
             self._process = subprocess.Popen(
@@ -64,8 +64,8 @@ class ChildProcess:
                     str(os.getpid()),
                     json.dumps(plan),
                 ],
-                env=_environment(self._folder.name, adapters),
-                cwd=self._folder.name,
+                env=_environment(str(self._folder.path), adapters),
+                cwd=self._folder.path,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -126,8 +126,7 @@ class ChildProcess:
             self._closed = True
         self.connection.close()
         self._reader.join(1)
-        with contextlib.suppress(OSError):
-            self._folder.cleanup()
+        self._folder.close()
 
     def _listen(self, output: IO[bytes]) -> None:
         with output:
