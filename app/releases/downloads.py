@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.engine.schema import Schema
-from app.problems import Invalid
+from app.problems import Conflict, Invalid
 from app.releases.spelling import CsvStyle, csv_pieces, json_lines
+from app.storage.blobs import BlobError
 
 PART = "parquet"
 """Name of the blob part that holds a sample, in the collection of its id."""
@@ -73,7 +74,11 @@ class StoredSample:
 
 
 def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
-    """The bytes of the download; every chunk is read in a short transaction of its own."""
+    """The bytes of the download; every chunk is read in a short transaction of its own.
+
+    Raises `Conflict` at once where stored bytes are damaged.
+    """
+    _check(sample.file)
     if rendering.format is Format.PARQUET:
         return iter(lambda: sample.file.read(_BYTES_AT_ONCE), b"")
     style = CsvStyle({}, escape_formulas=rendering.escape_formulas)
@@ -83,6 +88,19 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
     if rendering.format is Format.JSONL:
         return (json_lines(group, style.formats) for group in groups)
     return csv_pieces(groups, pq.read_schema(sample.file).names, style)
+
+
+def _check(file: BinaryIO) -> None:
+    """Read a file through: once a response has begun it cannot become a refusal."""
+    try:
+        while file.read(_BYTES_AT_ONCE):
+            pass
+    except BlobError:
+        raise Conflict(
+            "The sample's stored bytes are damaged. Delete it and ask for one with the same seed,"
+            " which has the same rows; the store needs `halftone verify`."
+        ) from None
+    file.seek(0)
 
 
 def _groups(file: BinaryIO) -> Iterator[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from app.engine.privacy.journal import Record, measurements, resolved
 from app.engine.privacy.publication import measurement_to_wire, measurements_to_arrow
 from app.engine.privacy.queries import Discovered, FoundValues
 from app.engine.privacy.questions import AnsweredQuantile
+from app.engine.privacy.wire import FrameError
 from app.engine.schema import Schema
 from app.problems import Conflict, NotReady
 from app.releases import journal, repository
@@ -36,15 +38,31 @@ def certificate(release: ReleaseRow) -> dict[str, Any]:
 
 
 def records(session: Session, release: ReleaseRow) -> list[Record]:
-    """Every noisy answer that a published release bought."""
-    return measurements(journal.read(session, release.id))
+    """Every noisy answer that a published release bought. Raises `Conflict` for damaged ones."""
+    with _readable():
+        return measurements(journal.read(session, release.id))
 
 
 def modelled(session: Session, release: ReleaseRow, schema: Schema) -> Schema:
-    """The dataset's dictionary with the values that the release found."""
+    """The dataset's dictionary with the values that the release found.
+
+    Raises `Conflict` where its stored answers are damaged.
+    """
     if all(column.discovers is None for column in schema.columns):
         return schema
-    return resolved(schema, journal.read(session, release.id))
+    with _readable():
+        return resolved(schema, journal.read(session, release.id))
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except FrameError:
+        raise Conflict(
+            "The release's stored answers are damaged. Restore the store from a backup; to make"
+            " the release again would be charged again."
+        ) from None
 
 
 def etag(records: Sequence[Record], form: str) -> str:

@@ -74,7 +74,8 @@ def ready(
         sample, _, dataset = samples.visible(session, principal, sample_id)
     if sample.state == "failed":
         raise Conflict(
-            "The sample could not be made. Ask for another one, with fewer rows if it was large."
+            "The sample could not be made. Ask for another one, with fewer rows if it was large;"
+            " if none can be made, the release's model may be damaged: run `halftone verify`."
         )
     if sample.state != "succeeded":
         raise NotReady("The sample is still being made.", retry_after_s=_RETRY_AFTER_S)

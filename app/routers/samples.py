@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -163,7 +163,7 @@ def download_sample(
     """
     ready = sampling.ready(database, principal, sample_id, settings)
     rendering = Rendering(form, escape_formulas)
-    return _file(ready, rendering, if_none_match, downloads.pieces(ready, rendering))
+    return _file(ready, rendering, if_none_match, lambda: downloads.pieces(ready, rendering))
 
 
 @router.head("/samples/{sample_id}/data", include_in_schema=False)
@@ -177,11 +177,14 @@ def head_sample(
     if_none_match: TagHeader = None,
 ) -> Response:
     ready = sampling.ready(database, principal, sample_id, settings)
-    return _file(ready, Rendering(form, escape_formulas), if_none_match, iter(()))
+    return _file(ready, Rendering(form, escape_formulas), if_none_match, lambda: iter(()))
 
 
 def _file(
-    ready: StoredSample, rendering: Rendering, if_none_match: str | None, body: Iterator[bytes]
+    ready: StoredSample,
+    rendering: Rendering,
+    if_none_match: str | None,
+    body: Callable[[], Iterator[bytes]],
 ) -> Response:
     etag = rendering.etag(ready.content_sha256)
     headers = file_headers(f"{ready.id}.{rendering.format}", etag)
@@ -189,4 +192,4 @@ def _file(
         return Response(status_code=304, headers=headers)
     if rendering.format is Format.PARQUET:
         headers["Content-Length"] = str(ready.size_bytes)
-    return StreamingResponse(body, media_type=rendering.format.media_type, headers=headers)
+    return StreamingResponse(body(), media_type=rendering.format.media_type, headers=headers)

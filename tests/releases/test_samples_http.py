@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from release_world import World, colours, world
+from sqlalchemy import select
 
 from app.database import now
 from app.releases import samples
+from app.releases.models import JournalRow
 from app.storage.blobs import BlobStore
+from app.storage.models import ChunkRow
 
 
 @pytest.fixture
@@ -66,6 +69,60 @@ def test_a_failed_sample_says_so(service: World, release: str) -> None:
     answer = service.custodian.get(f"/v1/samples/{sample}/data")
     assert answer.status_code == 409
     assert "could not be made" in answer.json()["detail"]
+    assert "halftone verify" in answer.json()["detail"]
+
+
+def damage_chunks(service: World, collection: str) -> None:
+    with service.database.write() as session:
+        for chunk in session.scalars(select(ChunkRow).filter_by(collection=collection)):
+            chunk.data = chunk.data[:-1] + bytes([chunk.data[-1] ^ 1])
+
+
+def refused_as_damaged(service: World, path: str) -> str:
+    refused = service.custodian.get(path)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/conflict")
+    assert "damaged" in refused.json()["detail"]
+    return str(refused.json()["detail"])
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["rows", "counts"])
+def test_a_damaged_sample_is_told_of_and_can_be_made_again(
+    service: World, release: str, kind: str, form: str
+) -> None:
+    body = {"rows": 25, "seed": 7} if kind == "rows" else {"kind": kind}
+    sample = ask(service, release, **body)
+    service.run_sample()
+    path = f"/v1/samples/{sample}/data?format={form}"
+    whole = service.custodian.get(path)
+    damage_chunks(service, sample)
+    assert "same seed" in refused_as_damaged(service, path)
+    assert service.custodian.request("DELETE", f"/v1/samples/{sample}").status_code == 204
+    again = ask(service, release, **body)
+    service.run_sample()
+    assert service.custodian.get(f"/v1/samples/{again}/data?format={form}").content == whole.content
+
+
+def test_a_sample_whose_last_chunk_is_damaged_is_refused_before_it_begins(
+    service: World, release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.storage.blobs.PIECE_BYTES", 64)
+    sample = ask(service, release, rows=25)
+    service.run_sample()
+    with service.database.write() as session:
+        chunks = select(ChunkRow).filter_by(collection=sample).order_by(ChunkRow.sequence)
+        *others, last = session.scalars(chunks)
+        assert others
+        last.data = b"x" * last.size_bytes
+    refused_as_damaged(service, f"/v1/samples/{sample}/data")
+
+
+def test_damaged_answers_are_told_of(service: World, release: str) -> None:
+    with service.database.write() as session:
+        for entry in session.scalars(select(JournalRow).filter_by(release_id=release)):
+            entry.answer = entry.answer[:-1]
+    for form in ("json", "csv", "parquet"):
+        refused_as_damaged(service, f"/v1/releases/{release}/measurements?format={form}")
 
 
 def test_counts_are_the_histogram_itself(service: World, release: str) -> None:
