@@ -55,24 +55,36 @@ def taxi(public: str | None = None) -> CodedTable:
     return _mixed(name, wire, schema, real.codes, unit=TAXI, entities=entities, public=beside)
 
 
-def adult_beside_its_other_half() -> CodedTable:
-    """Half of the rows of Adult are private, the other half public."""
+def half_of_adult(name: str, public: Callable[[Codes], Codes] | None = None) -> CodedTable:
+    """Half of the rows of Adult are private, and what is made of the other half is public."""
     whole = adult()
     half = whole.rows // 2
     first, other = (
         {name: column[part] for name, column in whole.used.items()}
         for part in (slice(None, half), slice(half, None))
     )
-    public = PublicTable(whole.schema, Table(other, whole.rows - half))
+    beside = None
+    if public is not None:
+        codes = public(other)
+        beside = PublicTable(whole.schema, Table(codes, len(codes["age"])))
     return CodedTable(
-        "adult_public",
-        whole.wire,
-        first,
-        whole.held_out,
-        whole.numeric,
-        whole.target,
-        public=public,
+        name, whole.wire, first, whole.held_out, whole.numeric, whole.target, public=beside
     )
+
+
+def drifted(rows: Codes) -> Codes:
+    """Of those of below the median age three in ten are kept."""
+    young = rows["age"] < np.median(rows["age"])
+    kept = ~young | (np.arange(len(young)) % 10 < 3)
+    return {name: column[kept] for name, column in rows.items()}
+
+
+def contrary(rows: Codes) -> Codes:
+    """Every second column is turned round, so that all dependence has the wrong sign."""
+    return {
+        name: column.max() - column if place % 2 else column
+        for place, (name, column) in enumerate(rows.items())
+    }
 
 
 def _mixed(
@@ -83,7 +95,10 @@ def _mixed(
 
 
 MIXED: Mapping[str, Callable[[], CodedTable]] = {
-    "adult_public": adult_beside_its_other_half,
+    "adult_half": lambda: half_of_adult("adult_half"),
+    "adult_public": lambda: half_of_adult("adult_public", dict),
+    "adult_drifted": lambda: half_of_adult("adult_drifted", drifted),
+    "adult_contrary": lambda: half_of_adult("adult_contrary", contrary),
     "adult_raw": lambda: declared("adult_raw", "adult", "adult/adult-raw.data"),
     "census_ma_mixed": lambda: declared("census_ma_mixed", "census_ma", "census_ma/ma2019.csv"),
     "incidents": lambda: declared(
