@@ -66,7 +66,7 @@ def half_of_adult(name: str, public: Callable[[Codes], Codes] | None = None) -> 
     beside = None
     if public is not None:
         codes = public(other)
-        beside = PublicTable(whole.schema, Table(codes, len(codes["age"])))
+        beside = PublicTable(whole.schema, Table(dict(codes), len(codes["age"])))
     return CodedTable(
         name, whole.wire, first, whole.held_out, whole.numeric, whole.target, public=beside
     )
