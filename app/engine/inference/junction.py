@@ -20,6 +20,12 @@ from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 _MOST_CELLS = 2.0**62
 
+_WORD = 64
+_ONE, _TWO, _FOUR, _TOP = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_EVEN, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+"""Of a count of bits: words of every second bit, pair of bits, four bits and byte."""
+
 
 @dataclass(frozen=True)
 class JunctionTree:
@@ -200,43 +206,62 @@ def _predict_each(
 
 
 @compiled
+def _count(word: np.uint64) -> np.int64:
+    """How many bits are set (Warren 2013, chapter 5)."""
+    word = word - ((word >> _ONE) & _EVEN)
+    word = (word & _PAIRS) + ((word >> _TWO) & _PAIRS)
+    word = (word + (word >> _FOUR)) & _NIBBLES
+    return np.int64((word * _BYTES) >> _TOP)
+
+
+@compiled
+def _spread(members: NDArray[np.uint64], axes: NDArray[np.int64]) -> int:
+    """Write the members of a set, rising, into `axes`; how many there are."""
+    size = 0
+    for word in range(members.size):
+        left = members[word]
+        while left:
+            rest = left & (left - _ONE)
+            axes[size] = _WORD * word + _count((left ^ rest) - _ONE)
+            size += 1
+            left = rest
+    return size
+
+
+@compiled
 def _fill(
-    joined: NDArray[np.bool_],
-    logs: NDArray[np.float64],
-    left: NDArray[np.bool_],
-    axis: int,
-    near: NDArray[np.int64],
-) -> tuple[int, float]:
-    """How many pairs of an axis's neighbours are not joined, and the size of its clique."""
-    degree, size = 0, logs[axis]
-    for other in range(logs.size):
-        if left[other] and other != axis and joined[axis, other]:
-            near[degree] = other
-            degree += 1
-            size += logs[other]
-    fill = 0
+    near: NDArray[np.uint64], joined: NDArray[np.uint64], axes: NDArray[np.int64]
+) -> tuple[int, int]:
+    """How many pairs of a set's axes are not joined, and how many axes it has."""
+    degree, found = _spread(near, axes), 0
     for i in range(degree):
-        for j in range(i):
-            if not joined[near[i], near[j]]:
-                fill += 1
-    return fill, size
+        for word in range(near.size):
+            found += int(_count(joined[axes[i], word] & near[word]))
+    return (degree * (degree - 1) - found) // 2, degree
 
 
 @compiled
 def _eliminate(
-    joined: NDArray[np.bool_], logs: NDArray[np.float64]
+    adjacent: NDArray[np.bool_], logs: NDArray[np.float64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Members of each elimination clique by step, and which of them are maximal.
 
-    `joined` is the symmetric adjacency, and is filled in; `logs` the logarithms of the cells.
+    `adjacent` is the symmetric adjacency; `logs` the logarithms of the cells. Within, sets of
+    axes are bits of words, and axes leave their neighbours' sets as they are eliminated.
     """
     count = logs.size
+    words = (count + _WORD - 1) // _WORD
+    joined = np.zeros((count, words), dtype=np.uint64)
+    for one in range(count):
+        for other in range(count):
+            if other != one and adjacent[one, other]:
+                joined[one, other // _WORD] |= _ONE << np.uint64(other % _WORD)
+    cliques = np.zeros((count, words), dtype=np.uint64)
     members = np.zeros((count, count), dtype=np.bool_)
     kept = np.zeros(count, dtype=np.bool_)
     left = np.ones(count, dtype=np.bool_)
-    near = np.empty(count, dtype=np.int64)
-    fills = np.empty(count, dtype=np.int64)
-    sizes = np.empty(count)
+    near, nearby = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    fills, sizes = np.empty(count, dtype=np.int64), np.empty(count)
     stale = np.ones(count, dtype=np.bool_)
     for step in range(count):
         best, best_fill, best_size = -1, 0, 0.0
@@ -244,36 +269,38 @@ def _eliminate(
             if not left[axis]:
                 continue
             if stale[axis]:
-                fills[axis], sizes[axis] = _fill(joined, logs, left, axis, near)
+                fills[axis], degree = _fill(joined[axis], joined, near)
+                sizes[axis] = logs[axis]
+                for i in range(degree):
+                    sizes[axis] += logs[near[i]]
                 stale[axis] = False
             fill, size = fills[axis], sizes[axis]
             if best < 0 or fill < best_fill or (fill == best_fill and size < best_size - 1e-9):
                 best, best_fill, best_size = axis, fill, size
-        degree = 0
-        for other in range(count):
-            if left[other] and other != best and joined[best, other]:
-                near[degree] = other
-                degree += 1
-                members[step, other] = True
+        degree = _spread(joined[best], near)
+        place, bit = best // _WORD, _ONE << np.uint64(best % _WORD)
+        cliques[step] = joined[best]
+        cliques[step, place] |= bit
         # Its neighbours lose it, and where they are joined anew, their neighbours lose a gap.
         for i in range(degree):
-            stale[near[i]] = True
+            axis = near[i]
+            members[step, axis] = stale[axis] = True
             if best_fill > 0:
-                for other in range(count):
-                    if joined[near[i], other]:
-                        stale[other] = True
+                for j in range(_spread(joined[axis], nearby)):
+                    stale[nearby[j]] = True
+            for word in range(words):
+                joined[axis, word] |= cliques[step, word]
+            joined[axis, place] &= ~bit
+            joined[axis, axis // _WORD] &= ~(_ONE << np.uint64(axis % _WORD))
         members[step, best] = True
         left[best] = False
-        for i in range(degree):
-            for j in range(degree):
-                joined[near[i], near[j]] = True
         # A clique made later lacks the axis eliminated here, so only earlier ones can hold it.
         kept[step] = True
         for earlier in range(step):
-            if kept[earlier] and members[earlier, best]:
+            if kept[earlier] and cliques[earlier, place] & bit:
                 inside = True
-                for other in range(count):
-                    if members[step, other] and not members[earlier, other]:
+                for word in range(words):
+                    if cliques[step, word] & ~cliques[earlier, word]:
                         inside = False
                         break
                 if inside:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from small_models import random_axes, random_shape
 
 from app.engine.inference.junction import JunctionTree, predicted_cells, predicted_with_each
+from app.engine.inference.measurements import table_order
 
 SHAPE = {"a": 3, "b": 4, "c": 2, "d": 3}
 
@@ -140,3 +141,41 @@ def test_sizes_with_one_addition_each_are_those_of_trees_made_with_it() -> None:
         JunctionTree.of(shape, [*cliques, addition]).cells for addition in additions
     ]
     assert predicted_with_each(shape, cliques, []) == []
+
+
+def eliminated(joined: np.ndarray, logs: np.ndarray) -> list[set[int]]:
+    """Maximal cliques of min-fill elimination, by sets."""
+    near = {a: set(np.flatnonzero(row).tolist()) - {a} for a, row in enumerate(joined)}
+    found: list[set[int]] = []
+    while near:
+
+        def cost(axis: int) -> tuple[int, float, int]:
+            around = near[axis]
+            gaps = sum(b not in near[a] for a in around for b in around if a < b)
+            return gaps, round(float(logs[axis] + logs[sorted(around)].sum()), 6), axis
+
+        axis = min(near, key=cost)
+        around = near.pop(axis)
+        for other in around:
+            near[other] = (near[other] | around) - {axis, other}
+        clique = around | {axis}
+        if not any(clique <= earlier for earlier in found):
+            found.append(clique)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 130])
+def test_axes_are_eliminated_by_fill_size_and_order(count: int) -> None:
+    generator = np.random.default_rng(count)
+    names = [f"a{i:03}" for i in range(count)]
+    shape = dict(zip(names, generator.integers(2, 5, count).tolist(), strict=True))
+    places = [names.index(name) for name in table_order(shape)]
+    joined = generator.random((count, count)) < 2 / count
+    joined |= joined.T
+    pairs = [(names[a], names[b]) for a, b in zip(*np.nonzero(joined), strict=True) if a != b]
+    tree = JunctionTree.of(shape, pairs)
+    logs = np.log([shape[names[place]] for place in places])
+    expected = eliminated(joined[np.ix_(places, places)], logs)
+    assert {frozenset(clique) for clique in tree.cliques} == {
+        frozenset(names[places[axis]] for axis in clique) for clique in expected
+    }
