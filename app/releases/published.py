@@ -141,7 +141,10 @@ class CertificateOut(BaseModel):
     accountant: Literal["basic", "zcdp"] = Field(description="Of the account it was charged to.")
     charge: dict[str, str] = Field(description="What the account booked, in its own terms.")
     session: SessionOut = Field(description="The loss of the run itself.")
-    mechanisms: list[MechanismOut] = Field(description="Every use of noise.")
+    mechanisms: list[MechanismOut] = Field(
+        description="Every use of noise. A divided loss rounds down, by less than 1e-12 a part, so"
+        " these may add up to a little less than was charged, and never to more."
+    )
     synthesizer: dict[str, Any] = Field(
         description="Name, version and params; the public dataset, if one was named."
     )
