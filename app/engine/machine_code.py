@@ -52,7 +52,10 @@ class _Store(FunctionCache):
 
 
 def dispatcher_of(loop: Callable[..., Any]) -> Any:
-    """Numba's dispatcher, which compiles `loop` for the types it meets, or finds that stored."""
+    """Numba's dispatcher, which compiles `loop` for the types it meets, or finds that stored.
+
+    Other threads run meanwhile: those that renew a lease, or end a run at its limit.
+    """
     dispatcher = njit(loop, nogil=True)
     dispatcher._cache = _Store(loop)  # type: ignore[no-untyped-call]
     return dispatcher

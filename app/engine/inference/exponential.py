@@ -26,10 +26,15 @@ def exponentiate(values: NDArray[np.float64]) -> None:
     exp(x) = 2^k exp(x - k ln 2) for k the nearest whole number to x / ln 2, and a Taylor
     series of degree 13 for the rest, which is at most ln 2 / 2.
     """
-    power = np.empty(_CHUNK)
+    exponentiate_with(values, np.empty(_CHUNK))
+
+
+@compiled
+def exponentiate_with(values: NDArray[np.float64], power: NDArray[np.float64]) -> None:
+    """`exponentiate` for many short tables, with working space for as many values at a time."""
     bits = power.view(np.int64)
-    for start in range(0, values.size, _CHUNK):
-        part = values[start : start + _CHUNK]
+    for start in range(0, values.size, power.size):
+        part = values[start : start + power.size]
         for i in range(part.size):
             power[i] = max(part[i], _LEAST) * _LOG2_E + _ROUNDER
         for i in range(part.size):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.balancing import Columns, Groups, Items, dealt
+from app.engine.inference.balancing import Columns, Groups, Items, dealt, stable_order
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames
 
@@ -44,10 +44,10 @@ def sample(
         weights = _by_separator(table, clique, separator)
         given = _flat_cells(tree, separator, cells, rows)
         if exact:
-            drawn = _inverted(weights, given, rng.random(rows))
+            drawn = _inverted(weights, given, rng.random(rows), stable_order(given))
         else:
             groups = Groups.of(given, rng)
-            drawn = _inverted(weights, given, _even(groups, rng))
+            drawn = _inverted(weights, given, _even(groups, rng), groups.order)
             earlier = {axis: column for axis, column in cells.items() if axis not in separator}
             drawn = _balanced(tree, new, groups, drawn, earlier, rng)
         cells.update(zip(new, _unravelled(tree, new, drawn), strict=True))
@@ -87,18 +87,25 @@ def _even(groups: Groups, rng: np.random.Generator) -> Floats:
     return spread
 
 
-def _inverted(weights: Floats, given: Integers, spread: Floats) -> Integers:
-    """For each row the cell at which its separator cell's cumulative share passes `spread`."""
-    used, group = np.unique(given, return_inverse=True)
+def _inverted(weights: Floats, given: Integers, spread: Floats, order: Integers) -> Integers:
+    """For each row the cell at which its separator cell's cumulative share passes `spread`.
+
+    `order` lists the rows by separator cell: they are looked up in it, since neighbours then
+    look at the same place of a long table.
+    """
+    present = np.zeros(weights.shape[0], dtype=np.bool_)
+    present[given] = True
+    used, group = np.flatnonzero(present), (np.cumsum(present) - 1)[given]
     rows = weights[used]
     rows[rows.sum(axis=1) <= 0] = 1.0
     reach = np.cumsum(rows, axis=1)
     reach /= reach[:, -1:]
     # One sorted array for all groups: group g covers the numbers from g to g + 1.
     ladder = (reach + np.arange(used.size)[:, None]).ravel()
-    found = np.searchsorted(ladder, group + spread, side="right") - group * rows.shape[1]
+    found = np.empty(given.size, dtype=np.int64)
+    found[order] = np.searchsorted(ladder, (group + spread)[order], side="right")
     last = rows.shape[1] - 1 - np.argmax((rows > 0)[:, ::-1], axis=1)
-    chosen: Integers = np.minimum(found, last[group]).astype(np.int64)
+    chosen: Integers = np.minimum(found - group * rows.shape[1], last[group])
     return chosen
 
 
