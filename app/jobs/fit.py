@@ -25,6 +25,7 @@ from app.engine.synthesizers.operations import FIT, FitTask, Sample, expected_er
 from app.engine.synthesizers.registry import Entry
 from app.jobs.child import ChildHost, ChildUnusable
 from app.jobs.context import JobContext
+from app.jobs.process import ChildProcess
 from app.jobs.sampling import store_sample
 from app.ledger.schemas import GuaranteeIn
 from app.ledger.service import ledger_hash
@@ -50,15 +51,20 @@ def run(context: JobContext, host: ChildHost) -> None:
     order = _Order.read(context)
     source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
     journal = StoredJournal(context)
-    model, expected = _fitted(context, host, order, source, journal)
-    BlobStore(context.database).write(order.release.id, MODEL, [model], unit=context.fenced)
-    context.progress(FITTED, "sampling")
-    made = store_sample(
-        context,
-        host,
-        order.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
-        samples.first_id(order.release.id),
-    )
+    with host.process(context.claim.memory_bytes) as child:
+        context.on_interrupt(child.kill)
+        model, expected = _fitted(context, child, order, source, journal)
+        BlobStore(context.database).write(order.release.id, MODEL, [model], unit=context.fenced)
+        context.progress(FITTED, "sampling")
+        if not order.entry.builtin:  # what others make of a model is in its bytes alone
+            child.close()
+        made = store_sample(
+            context,
+            host,
+            order.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
+            samples.first_id(order.release.id),
+            child if order.entry.builtin else None,
+        )
     certificate = order.certificate(source.unit, journal)
     with context.completing() as session:
         releases.succeeded(
@@ -154,7 +160,7 @@ class _Order:
 
 def _fitted(
     context: JobContext,
-    host: ChildHost,
+    child: ChildProcess,
     order: _Order,
     source: StoredCodes,
     journal: StoredJournal,
@@ -167,25 +173,23 @@ def _fitted(
         order.release.seed,
         _public_table(context, order),
     )
-    with host.process(context.claim.memory_bytes) as child:
-        context.on_interrupt(child.kill)
-        server = SessionServer(
-            child.connection,
-            kernel,
-            journal,
-            lambda fraction, stage: context.progress(FITTED * fraction, stage),
-            task=task.to_json(),
-            arrays=task.arrays(),
-        )
-        try:
-            Channel(child.connection, MOST_BYTES_TO_CHILD).send(FIT)
-            model = server.run()
-            return model, _expected_errors(server.statement, kernel.schema)
-        except SessionEnded as error:
-            if isinstance(error, ChildFailed):
-                error.add_note(error.detail)
-            error.add_note(child.said)
-            raise
+    server = SessionServer(
+        child.connection,
+        kernel,
+        journal,
+        lambda fraction, stage: context.progress(FITTED * fraction, stage),
+        task=task.to_json(),
+        arrays=task.arrays(),
+    )
+    try:
+        Channel(child.connection, MOST_BYTES_TO_CHILD).send(FIT)
+        model = server.run()
+        return model, _expected_errors(server.statement, kernel.schema)
+    except SessionEnded as error:
+        if isinstance(error, ChildFailed):
+            error.add_note(error.detail)
+        error.add_note(child.said)
+        raise
 
 
 def _expected_errors(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:

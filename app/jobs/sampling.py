@@ -7,60 +7,52 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from app.engine.constraints.stream import RepairedRows
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import CountsTable, Table, generator, rows_to_ask
+from app.engine.synthesizers.base import CountsTable, Table
 from app.engine.synthesizers.operations import Sample
-from app.jobs.child import ChildHost, ChildUnusable
+from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
+from app.jobs.process import ChildProcess
 from app.releases.downloads import PART
 from app.releases.rendering import write_counts, write_rows
 from app.releases.samples import Made
 from app.storage.blobs import BlobStore
 
 
-def store_sample(context: JobContext, host: ChildHost, request: Sample, sample_id: str) -> Made:
+def store_sample(
+    context: JobContext,
+    host: ChildHost,
+    request: Sample,
+    sample_id: str,
+    child: ChildProcess | None = None,
+) -> Made:
     """Make the sample and write its bytes, chunk by chunk, under the job's claim.
 
-    A built-in's model is sampled here, anyone else's in a process of its own; whosever it is,
-    rows keep what the dictionary declares between columns before anyone sees them. Raises
-    `ChildUnusable`, `UnmetRulesError`, or `JobInterrupted` if the run must stop.
+    The model is sampled in `child`, or in a process of its own; whosever it is, rows keep what
+    the dictionary declares between columns before anyone sees them. Raises `ChildUnusable`,
+    `UnmetRulesError`, or `JobInterrupted` if the run must stop.
     """
-    with sampled(context, host, request) as table:
+    with sampled(context, host, request, child) as table:
         return _Writing(context, request, sample_id).stored(table)
 
 
 @contextlib.contextmanager
 def sampled(
-    context: JobContext, host: ChildHost, request: Sample
+    context: JobContext, host: ChildHost, request: Sample, child: ChildProcess | None = None
 ) -> Iterator[CountsTable | RepairedRows]:
     """The sample itself, inside the block; its rows can be passed through once. Raises as
     `store_sample` does."""
-    if registry.is_builtin(request.name):
-        yield _kept(_own_table(context, request), request)
+    if child is not None:
+        yield _made(host, request, child)
         return
-    with host.process(context.claim.memory_bytes) as child:
-        context.on_interrupt(child.kill)
-        counted = request.kind == "counts"
-        table = host.counts(request, child) if counted else host.rows(request, child)
-        yield _kept(table, request)
+    with host.process(context.claim.memory_bytes) as own:
+        context.on_interrupt(own.kill)
+        yield _made(host, request, own)
 
 
-def _kept(table: CountsTable | Iterator[Table], request: Sample) -> CountsTable | RepairedRows:
-    if isinstance(table, CountsTable):
-        return table
-    return RepairedRows(table, request.schema, request.seed)
-
-
-def _own_table(context: JobContext, request: Sample) -> CountsTable | Iterator[Table]:
-    model = registry.builtin(request.name).load(request.schema, request.unit, request.model)
+def _made(host: ChildHost, request: Sample, child: ChildProcess) -> CountsTable | RepairedRows:
     if request.kind == "counts":
-        counted: CountsTable = model.counts()  # type: ignore[attr-defined]
-        return counted
-    rows = rows_to_ask(model, request.rows, request.most_rows)
-    table = model.sample(rows, generator(request.seed))
-    if table.rows > context.settings.max_sample_rows:
-        raise ChildUnusable("the noisy count is beyond the most rows of a sample")
-    return iter([table])
+        return host.counts(request, child)
+    return RepairedRows(host.rows(request, child), request.schema, request.seed)
 
 
 class _Writing:

@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from types import FrameType
 
 from app.database import Database
-from app.engine import compiled
 from app.engine.synthesizers import registry
 from app.jobs import liveness, queue
 from app.jobs.child import ChildHost
@@ -146,7 +145,6 @@ def _migrate(settings: Settings) -> None:
 def warm_up() -> None:
     """Import, while there is nothing to do, what the first jobs would otherwise wait for."""
     registry.import_built_ins()
-    compiled.get_ready()
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -1,10 +1,10 @@
 """The process that runs a synthesizer: it holds one socket and nothing else.
 
-`main` serves one request of its host (see `operations`) and returns. Before it imports any
-third party's code it drops what it can: inherited descriptors but the socket, more than a
-few new ones, core dumps and new privileges. Environment, working folder, memory and time
-are set by whoever starts the process. Code that attacks the operating system as the same
-user is not held by this.
+`main` serves requests of its host (see `operations`), one after another, until the host goes.
+Before it imports any third party's code it drops what it can: inherited descriptors but the
+socket, more than a few new ones, core dumps and new privileges. Environment, working folder,
+memory and time are set by whoever starts the process. Code that attacks the operating system
+as the same user is not held by this.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def main(descriptor: int) -> None:
-    """Serves one request on the inherited socket."""
+    """Serves requests on the inherited socket, until it is closed."""
     _drop_privileges(descriptor)
     registry.import_built_ins()
     compiled.get_ready()
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection, MOST_BYTES_TO_CHILD)
     try:
-        request = channel.receive()
-        if request.header.get("type") == "fit":
-            _fit(RemoteSession(connection))
-        else:
-            _reply(channel, request)
+        while True:
+            request = channel.receive()
+            if request.header.get("type") == "fit":
+                _fit(RemoteSession(connection))
+            else:
+                _reply(channel, request)
     except ChannelClosed:  # the host has gone, and with it whoever wanted to know
         return
 

@@ -1,8 +1,8 @@
 """How a host asks a synthesizer's child, over a connected socket.
 
-The child's process has `child.main` serve the other end. Starting it, limiting its time and
-memory, and ending it are the host's. For `fit` the host sends `operations.FIT`, then runs a
-`SessionServer` whose task and arrays are a `FitTask`'s.
+The child's process has `child.main` serve the other end, one request after another.
+Starting it, limiting its time and memory, and ending it are the host's. For `fit` the host
+sends `operations.FIT`, then runs a `SessionServer` whose task and arrays are a `FitTask`'s.
 """
 
 from __future__ import annotations

@@ -169,6 +169,16 @@ def test_a_sample_is_repeatable_across_processes(start: Starter) -> None:
     assert np.array_equal(one.entity, other.entity)  # type: ignore[arg-type]
 
 
+def test_the_process_that_fitted_a_model_samples_it_as_any_other_does(start: Starter) -> None:
+    fitting = start()
+    model = fit(fitting, FitTask("mst", {}, seed=7))
+    (one,), (again,) = (list(host.sample(fitting, sample_of(model), 100)) for _ in range(2))
+    (other,) = host.sample(start(), sample_of(model), 100)
+    for name in one.codes:
+        assert np.array_equal(one.codes[name], again.codes[name])
+        assert np.array_equal(one.codes[name], other.codes[name])
+
+
 def test_no_rows_come_as_one_empty_part(start: Starter) -> None:
     model = fit(start(), FitTask("independent", {}, seed=7))
     (part,) = host.sample(start(), sample_of(model, 0, "independent"), 100)
