@@ -238,7 +238,7 @@ def test_a_model_of_another_method_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rho", "share"), [(10**10, 0.25), (10**9, 0.25 * 10**0.2), (10**4, 0.6), (10**13, 0.15)]
+    ("rho", "share"), [(10**10, 0.25), (10**9, 0.25 * 10**0.25), (10**4, 0.75), (10**13, 0.15)]
 )
 def test_small_guarantees_spend_more_on_columns(rho: int, share: float) -> None:
     shares = usual_shares(PrivacyLoss.zcdp(rho), Contribution(), ROW)

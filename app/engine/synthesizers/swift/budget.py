@@ -14,9 +14,9 @@ _SCORES = 0.05
 _GUARDING_SCORES = 0.1
 _USUAL_ONE_WAY = 0.25
 _USUAL_RHO = 0.01
-_POWER = 0.2
+_POWER = 0.25
 _LEAST_ONE_WAY = 0.15
-_MOST_ONE_WAY = 0.6
+_MOST_ONE_WAY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def usual_shares(
 ) -> Shares:
     """More for the columns where pairs would drown in noise, less where they are nearly exact.
 
-    A quarter at epsilon 1 on a row unit (rho 0.01), and 0.6 at 0.1, did best on the tables of
+    A quarter at epsilon 1 on a row unit (rho 0.01), and three quarters at 0.1, did best on the tables of
     the bench. What counts is how much noise the loss means for the unit. Scores that also guard
     against drift of a public table get more.
     """
