@@ -31,7 +31,7 @@ class SwiftParams(TableParams):
         "it is large.",
     )
     most_cells: int = Field(
-        1_000_000,
+        2_000_000,
         ge=4,
         le=5_000_000,
         description="The most cells of the junction tree, and of all measured pairs together.",
