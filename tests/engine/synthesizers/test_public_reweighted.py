@@ -126,10 +126,12 @@ def test_a_drifted_public_table_is_pulled_to_the_private_one(unit: str) -> None:
 
 
 def test_a_public_table_of_the_same_kind_stays_as_it_is_under_much_noise() -> None:
+    """In the median of 15 runs: one in some 30 finds, in the noise, a value that no row has."""
     private, prior = (trips(4000, 1), None), public(trips(3000, 2))
-    model = fit(private, prior, loss=PrivacyLoss.zcdp(10**8))
-    made = model.sample(3000, generator(3)).codes
-    assert distance(made, private[0]) < distance(prior.table.codes, private[0]) + 0.03
+    models = [fit(private, prior, loss=PrivacyLoss.zcdp(10**8)) for _ in range(15)]
+    made = [model.sample(3000, generator(3)).codes for model in models]
+    median = np.median([distance(codes, private[0]) for codes in made])
+    assert median < distance(prior.table.codes, private[0]) + 0.03
 
 
 def test_values_that_the_public_table_lacks_are_found() -> None:
