@@ -43,7 +43,7 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.opening import TableParams, opening_errors
-from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import (
     SHARE_OF_SELECTION,
     comparing_errors,
@@ -149,8 +149,8 @@ class Mst:
         progress: Progress,
     ) -> TableModel:
         begun = opening.start(session, params, progress)
+        public, rows = readable(public, session.schema, begun.axes.names)
         losses = _losses(begun.loss, params, len(begun.axes.names), public is not None)
-        rows = None if public is None else read_public(public, session.schema, begun.axes.names)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         prior: PublicStart | None = None

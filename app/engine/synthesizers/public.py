@@ -82,6 +82,21 @@ def read_public(public: PublicTable, schema: Schema, columns: Sequence[str]) -> 
     )
 
 
+def readable(
+    public: PublicTable | None, schema: Schema, columns: Sequence[str]
+) -> tuple[PublicTable, PublicRows] | tuple[None, None]:
+    """A public table with the rows that `read_public` reads; neither if no row fits.
+
+    For methods that do without as well: a release is charged before any public row is read.
+    """
+    if public is None:
+        return None, None
+    try:
+        return public, read_public(public, schema, columns)
+    except PublicDataUnfit:
+        return None, None
+
+
 def translated(own: Column, other: Column, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Codes of column `own` for the values that `codes` store in column `other`, -1 for none."""
     found, inverse = np.unique(codes, return_inverse=True)

@@ -160,6 +160,29 @@ def test_tiny_tables_are_no_trouble(method: str, rows: int, loss: PrivacyLoss) -
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_public_rows_of_which_none_fits_are_as_good_as_none(method: str) -> None:
+    """Each column has values in common, but no row has in both: after a charge, no failure."""
+
+    def words(c: list[str], d: list[str]) -> Schema:
+        required = {"required": True}
+        return Schema.parse(
+            {
+                "fields": [
+                    {"name": name, "type": "string", "constraints": {"enum": listed, **required}}
+                    for name, listed in (("c", c), ("d", d))
+                ]
+            }
+        )
+
+    zeros, ones = np.zeros(50, np.int64), np.ones(50, np.int64)
+    public = PublicTable(words(["r", "b"], ["x", "z"]), Table({"c": zeros, "d": ones}, 50))
+    own = words(["r", "g"], ["x", "y"])
+    session = session_on(own, {"c": zeros, "d": zeros}, EXACT)
+    model = builtin(method).fit(session, builtin(method).Params(), public, 0, quiet)
+    assert model.sample(50, np.random.default_rng(0)).codes["d"].tolist() == [0] * 50
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("columns", [("a",), ("a", "b")])
 def test_one_column_and_two_are_handled(method: str, columns: tuple[str, ...]) -> None:
     synthesizer = builtin(method)

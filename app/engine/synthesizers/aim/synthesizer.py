@@ -54,7 +54,7 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.opening import opening_errors
-from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import (
     SHARE_OF_SELECTION,
     comparing_errors,
@@ -144,10 +144,10 @@ class Aim:
         begun = opening.start(session, params, progress)
         axes, contribution = begun.axes, begun.contribution
         workload = _workload(axes, params)
+        public, rows = readable(public, session.schema, axes.names)
         losses = _Losses.of(
             begun.loss, axes, contribution, params, session.unit, workload, public is not None
         )
-        rows = None if public is None else read_public(public, session.schema, axes.names)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns, measured = opened.columns, opened.measured
         prior: PublicStart | None = None

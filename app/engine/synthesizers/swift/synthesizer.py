@@ -28,7 +28,7 @@ from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.one_way import OneWays
-from app.engine.synthesizers.public import read_public
+from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import compare, distances, guarded, scored_by
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
@@ -82,10 +82,10 @@ class Swift:
     ) -> TableModel:
         begun = opening.start(session, params, progress)
         axes, contribution = begun.axes, begun.contribution
+        public, rows = readable(public, session.schema, axes.names)
         losses = Losses.of(
             begun.loss, params, contribution, session.unit, len(axes.names), public is not None
         )
-        rows = None if public is None else read_public(public, session.schema, axes.names)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
