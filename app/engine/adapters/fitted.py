@@ -6,7 +6,6 @@ a reply is its form, and its size. Rows are then drawn as from any other model o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +39,8 @@ def table_model(
 ) -> TableModel:
     """Raises `LibraryFailed` for a reply that is no distribution over the axes."""
     try:
+        if not isinstance(header, Mapping):
+            raise ModelFormatError("a reply begins with an object")
         compressions = tuple(_compression(arrays, i, cells) for i, cells in enumerate(axes.shape))
         shape = {
             axis: compression.merged_cells
@@ -98,7 +99,7 @@ def _graph(shape: Mapping[str, int], factors: Sequence[Factor]) -> GraphicalMode
 
 def _size(rows: Any, unit: PrivacyUnit) -> Size:
     """The library's noisy number of rows. It knows no entities: each row is its own."""
-    if type(rows) not in (int, float) or not math.isfinite(rows) or abs(rows) > _MOST_ROWS:
+    if type(rows) not in (int, float) or not abs(rows) <= _MOST_ROWS:
         raise ModelFormatError("a number of rows is finite")
     number = max(0, round(rows))
     return Size(number, None if unit.kind == "row" else number, unit.max_rows)

@@ -293,7 +293,9 @@ class Column:
 
     def text_at(self, place: float) -> str:
         """How the value at a place on the number line reads."""
-        return text(at_tick(self.type, Decimal(repr(place))))
+        value = at_tick(self.type, Decimal(repr(place)))
+        told = text(value)
+        return f"{Decimal(told):f}" if isinstance(value, Decimal) else told
 
     def code(self, value: Value | None) -> int | None:
         """The code that stores a value (None for null), None if nothing declares it."""

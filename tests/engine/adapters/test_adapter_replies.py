@@ -60,11 +60,19 @@ def test_each_row_of_an_entity_unit_is_an_entity_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [float("nan"), float("inf"), "many", None, True, 1e300, [3]], ids=str
+    "rows",
+    [float("nan"), float("inf"), "many", None, True, 1e300, 10**400, [3]],
+    ids=["nan", "inf", "text", "none", "true", "large", "larger than a float", "list"],
 )
 def test_a_number_of_rows_that_is_none_is_refused(rows: Any) -> None:
     with pytest.raises(LibraryFailed):
         model(HEADER | {"rows": rows})
+
+
+def test_a_reply_that_begins_with_no_object_is_refused() -> None:
+    listed: Any = [HEADER]
+    with pytest.raises(LibraryFailed):
+        model(listed)
 
 
 def test_a_negative_noisy_number_of_rows_is_none() -> None:

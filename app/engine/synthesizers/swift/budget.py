@@ -56,9 +56,9 @@ def usual_shares(
 ) -> Shares:
     """More for the columns where pairs would drown in noise, less where they are nearly exact.
 
-    A quarter at epsilon 1 on a row unit (rho 0.01), and three quarters at 0.1, did best on the tables of
-    the bench. What counts is how much noise the loss means for the unit. Scores that also guard
-    against drift of a public table get more.
+    A quarter at epsilon 1 on a row unit (rho 0.01), and about 0.7 at 0.1, did best on the tables
+    of the bench. What counts is how much noise the loss means for the unit. Scores that also
+    guard against drift of a public table get more.
     """
     moved = sensitivity(contribution, unit.max_rows, 2**62)
     if loss.kind == "pure":
