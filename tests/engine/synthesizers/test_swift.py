@@ -293,6 +293,19 @@ def test_a_hundred_columns_pass() -> None:
     assert [problem.pointer for problem in refused.problems] == ["/params/columns"]
 
 
+def test_more_columns_than_time_to_choose_among_their_pairs_are_refused() -> None:
+    limits = Limits(max_total_rows=1000, rows=None, memory_bytes=2**32, time_s=100.0)
+    told = []
+    for columns in (50, 200):
+        schema = digits({f"c{i}": 3 for i in range(columns)})
+        form = params(most_cells=2**16)
+        told.append(Swift().check(schema, ROW, form, GAUSSIAN, None, limits).problems)
+    assert told[0] == ()
+    (refused,) = told[1]
+    assert refused.pointer == "/params/columns"
+    assert "200 columns may take 120 seconds" in refused.message
+
+
 def test_pairs_are_limited_so_that_all_can_be_scored() -> None:
     axes_of = {f"c{i}": 3000 for i in range(20)}
     axes, _ = choose_axes(digits(axes_of), None, {})

@@ -41,6 +41,11 @@ _BYTES_PER_MEASURED_CELL = 400
 """Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
 
+_CHOOSING_SECONDS = 1.5e-5
+"""By the cube of the columns, where their cells are few and most is chosen: 2 s of one core for 50
+columns, 10 to 13 s for 100, 76 s for 200. Columns of more cells take a fifth to a third of it."""
+
+
 def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
     """Pairs of more merged cells are neither scored nor measured; with a public table fewer have
     as many, since each reference is then sent cell by cell."""
@@ -75,6 +80,7 @@ def preflight(
     memory += start_bytes(public, len(axes.names), prior_cells(params))
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
+    problems += _choosing_problems(len(axes.names), limits)
     # A child hands over its model, and with the scores each reference for every other column,
     # or of each pair.
     sent = 8 * sum(pair_cells) if is_public else 8 * (len(axes.names) - 1) * sum(axes.shape)
@@ -143,6 +149,21 @@ def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
         Problem(pointer, f"`{name}` is not among the chosen columns", "name a chosen column")
         for pointer, name in named.items()
         if name not in axes.names
+    )
+
+
+def _choosing_problems(columns: int, limits: Limits) -> tuple[Problem, ...]:
+    """Whether pairs may be chosen within half the time of a run."""
+    needed = columns**3 * _CHOOSING_SECONDS
+    if needed <= limits.time_s / 2:
+        return ()
+    return (
+        Problem(
+            "/params/columns",
+            f"choosing among the pairs of {columns} columns may take {needed:.0f} seconds, over"
+            f" half of the {limits.time_s:.0f} seconds that a run may take",
+            "choose fewer columns",
+        ),
     )
 
 
