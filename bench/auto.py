@@ -94,7 +94,7 @@ def _picked(table: CodedTable, guarantee: Guarantee) -> str:
         None if table.public is None else PublicFacts(table.public.schema, table.public.table.rows)
     )
     _, loss = open_guarantee(guarantee, Accountant.BASIC)
-    for choice in choices(public):
+    for choice in choices(table.unit, public):
         synthesizer = registry.builtin(choice.synthesizer)
         params = synthesizer.Params.model_validate({})
         if not synthesizer.check(table.schema, table.unit, params, loss, public, LIMITS).problems:

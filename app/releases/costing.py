@@ -151,7 +151,8 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
     except Invalid as error:
         return Costing(None, None, {}, facts.terms, None, (*facts.problems, *error.errors))
     refused: list[Costing] = []
-    for choice in choices(facts.public):
+    unit = PrivacyUnit.parse(facts.dataset.unit)
+    for choice in choices(unit, facts.public):
         named = form.model_copy(
             update={
                 "synthesizer": choice.synthesizer,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from release_world import World, wanted
 
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.base import PublicFacts
 from app.engine.synthesizers.choice import AUTO, AutoParams, choices, form_for
 
 
@@ -81,7 +83,16 @@ def test_a_methods_own_params_need_its_name(service: World) -> None:
 
 def test_every_choice_takes_the_form_made_for_it() -> None:
     params = AutoParams(columns=("a",), target="a")
-    for choice in choices(None):
+    for choice in choices(PrivacyUnit("row"), None):
         form = form_for(choice.synthesizer, params)
         assert form["columns"] == ["a"]
         assert ("target" in form) == (choice.synthesizer == "swift")
+
+
+def test_beside_a_public_dataset_entities_are_reweighted_and_rows_start_from_it() -> None:
+    public = PublicFacts(Schema.parse({"fields": [{"name": "a", "type": "boolean"}]}), 10)
+    firsts = [
+        next(choices(unit, public)) for unit in (PrivacyUnit("entity", "id", 3), PrivacyUnit("row"))
+    ]
+    assert [each.synthesizer for each in firsts] == ["public_reweighted", "swift"]
+    assert all("public" in each.why for each in firsts)

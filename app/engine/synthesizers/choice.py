@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params, PublicFacts
@@ -24,9 +25,12 @@ _IN_ORDER: Mapping[str, str] = {
     "mst": "it measures a single tree of pairs, and so needs less memory and time",
     "independent": "it measures each column alone, which any table allows",
 }
-_WITH_PUBLIC_ROWS = {
-    "public_reweighted": "the rows of the public dataset, weighed by noisy measurements, keep "
+_WITH_PUBLIC_ENTITIES = {
+    "public_reweighted": "the entities of the public dataset, weighed by noisy measurements, keep "
     "what no small budget could measure"
+}
+_WITH_PUBLIC_ROWS = {
+    "swift": "it starts from the public dataset and finds by noisy scores where that has drifted"
 }
 
 
@@ -54,9 +58,13 @@ class Choice:
     why: str
 
 
-def choices(public: PublicFacts | None) -> Iterator[Choice]:
+def choices(unit: PrivacyUnit, public: PublicFacts | None) -> Iterator[Choice]:
     """What to try, best first."""
-    order = _IN_ORDER if public is None else {**_WITH_PUBLIC_ROWS, **_IN_ORDER}
+    order = dict(_IN_ORDER)
+    if public is not None and unit.kind == "entity":
+        order = {**_WITH_PUBLIC_ENTITIES, **order}
+    elif public is not None:
+        order |= _WITH_PUBLIC_ROWS
     for name, why in order.items():
         yield Choice(name, why)
 
