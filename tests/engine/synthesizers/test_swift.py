@@ -303,7 +303,7 @@ def test_more_columns_than_time_to_choose_among_their_pairs_are_refused() -> Non
     assert told[0] == ()
     (refused,) = told[1]
     assert refused.pointer == "/params/columns"
-    assert "200 columns may take 120 seconds" in refused.message
+    assert "200 columns may take 160 seconds" in refused.message
 
 
 def test_pairs_are_limited_so_that_all_can_be_scored() -> None:

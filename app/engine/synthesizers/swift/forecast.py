@@ -41,9 +41,9 @@ _BYTES_PER_MEASURED_CELL = 400
 """Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
 
-_CHOOSING_SECONDS = 1.5e-5
-"""By the cube of the columns, where their cells are few and most is chosen: 2 s of one core for 50
-columns, 10 to 13 s for 100, 76 s for 200. Columns of more cells take a fifth to a third of it."""
+_CHOOSING_SECONDS = 2e-5
+"""By the cube of the columns, where these have two or three cells and almost all gains are above the
+noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured."""
 
 
 def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
