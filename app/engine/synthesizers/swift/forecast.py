@@ -42,7 +42,7 @@ _BYTES_PER_MEASURED_CELL = 400
 
 
 _CHOOSING_SECONDS = 2e-5
-"""By the cube of the columns, where these have two or three cells and almost all gains are above the
+"""By the cube of the columns, where these have two or three cells and most gains are above the
 noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured."""
 
 
