@@ -219,9 +219,9 @@ def show_nearness(client: Halftone, mst: Release) -> None:
     synthetic = pd.read_csv(OUTPUT / "synthetic.csv")
     print("  column      cells  noise of a cell  distance")
     for table in client.measurements(mst)["measurements"]:
-        if len(table["columns"]) != 1:
+        column = table["columns"][0] if len(table["columns"]) == 1 else {"name": None}
+        if column["name"] not in synthetic:  # what was counted of households, not of rows
             continue
-        column = table["columns"][0]
         noisy = pd.Series(table["values"], dtype=float).clip(lower=0)
         drawn = synthetic_counts(synthetic[column["name"]], column["cells"])
         distance = (noisy / noisy.sum() - drawn / drawn.sum()).abs().sum() / 2
