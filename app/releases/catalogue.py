@@ -19,7 +19,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import Limits, PublicFacts, delta_share
-from app.engine.synthesizers.choice import AutoParams
+from app.engine.synthesizers.choice import AUTO, AutoParams
 from app.engine.synthesizers.operations import Check, Checked
 from app.engine.synthesizers.registry import Entry
 from app.jobs.child import ChildHost, ChildUnusable
@@ -121,10 +121,13 @@ class Catalogue:
         if name in LEFT_OUT:
             message = f"`{name}` is not offered: {LEFT_OUT[name]}."
         elif registry.is_adapter(name):
-            message = f"`{name}` reads the bounded table itself, and is not enabled here."
+            message = (
+                f"`{name}` reads the bounded table itself, and is not enabled here: the operator"
+                " names such methods in HALFTONE_DECLARED."
+            )
         else:
             message = "There is no synthesizer of that name."
-        names = ", ".join(entry.name for entry in self.entries())
+        names = ", ".join((AUTO, *(entry.name for entry in self.entries())))
         return Invalid.at("/synthesizer", message, f"Use one of {names}.")
 
     def auto_params(self, form: dict[str, Any]) -> AutoParams:
