@@ -7,6 +7,7 @@ table to the library's process, and keeps the distribution that comes back.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ _AIM_PAPER = "McKenna, Mullins, Sheldon and Miklau (2022)"
 _COARSER = "choose fewer columns, or coarser `bins`"
 
 
-class Adapted(Generic[P]):
+class Adapted(ABC, Generic[P]):
     """A method of a library. `noise_parts` is by how many equal parts of rho a column's own
     histogram is one, given the number of columns."""
 
@@ -53,19 +54,19 @@ class Adapted(Generic[P]):
     reference: ClassVar[str]
     Params: type[P]
 
+    @abstractmethod
     def options(self, params: P) -> dict[str, Any]:
         """What the method is made with, beside what it may spend."""
-        raise NotImplementedError
 
-    def noise_parts(self, columns: int) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def noise_parts(self, columns: int) -> float: ...
 
+    @abstractmethod
     def model_cells(self, axes: Axes, params: P) -> int:
         """The most cells that the fitted model has by its params."""
-        raise NotImplementedError
 
-    def problems(self, axes: Axes, params: P) -> tuple[Problem, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def problems(self, axes: Axes, params: P) -> tuple[Problem, ...]: ...
 
     def check(
         self,
