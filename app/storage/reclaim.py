@@ -6,10 +6,6 @@ from typing import Any
 
 from app.database import Database
 
-READERS_PATIENCE_S = 30
-"""How long readers of the older images are waited for; later checkpoints empty the log then."""
-
-
 PAGES_AT_ONCE = 8192
 
 

@@ -1,6 +1,7 @@
 """A million synthetic taxi trips that keep `trip_total >= fare + tips - 1`, and what that moves.
 
-    python -m bench.constraints [--rows 1000000] [--epsilon 1 10] [--systems independent mst]
+    python -m bench.constraints [--rows 1000000] [--epsilon 1 10]
+                                [--systems independent mst swift aim]
 
 Each system is fitted at (epsilon, 2.5e-5) on the taxi as unit, and sampled with the rule. A line
 tells how many rows broke it as the model made them, how many do after repair, the seconds of
@@ -44,7 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--epsilon", type=int, nargs="+", default=[1, 10])
-    parser.add_argument("--systems", nargs="+", default=["independent", "mst"])
+    parser.add_argument("--systems", nargs="+", default=["independent", "mst", "swift", "aim"])
     return parser.parse_args()
 
 

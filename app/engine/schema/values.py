@@ -26,7 +26,6 @@ TYPES: tuple[TypeName, ...] = (
     "time",
     "year",
 )
-RANGED: frozenset[str] = frozenset({"integer", "number", "date", "datetime", "time", "year"})
 
 MOST_DIGITS = 15
 LARGEST_INTEGER = 2**53

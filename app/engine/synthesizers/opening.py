@@ -61,7 +61,8 @@ class StartParams(Params):
     contribution: RuleForm = Field(
         default_factory=ChosenRule,
         description="How much one privacy unit counts in each histogram. "
-        "Scores and selections always count rows.",
+        "Scores and selections count rows; where a public dataset has entities too, scores "
+        "count distinct cells.",
     )
     entities: EntityForm = Field(
         default_factory=EntityForm,

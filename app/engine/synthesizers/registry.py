@@ -117,10 +117,6 @@ def _adapter(name: str) -> Entry:
     return Entry(name, library.distribution, library.version, False, "declared", adapter=True)
 
 
-def is_builtin(name: str) -> bool:
-    return name in _BUILT_IN
-
-
 def is_adapter(name: str) -> bool:
     return name in _ADAPTERS
 

@@ -318,21 +318,19 @@ class _Distinct:
         table = answer.values.reshape(len(self.groups) - 1, -1).astype(np.float64)
         ends = np.minimum(self.groups[1:] - 1, rows.most)
         possible = self.values[:-1] <= np.maximum(ends, 1)[:, None]
-        totals = [
+        return _lines(table, answer.variance, possible, self._entities(rows))
+
+    def _entities(self, rows: RowsPerEntity) -> list[float]:
+        """How many there are in each group."""
+        return [
             float(rows.weights[(rows.edges[:-1] >= low) & (rows.edges[:-1] < end)].sum())
             for low, end in zip(self.groups[:-1], self.groups[1:], strict=True)
         ]
-        return _lines(table, answer.variance, possible, totals)
 
     def mean(self, shares: Floats, rows: RowsPerEntity) -> float:
         """Mean rows over mean distinct values, on a grid."""
         middles = (self.values[:-1] + self.values[1:] - 1) / 2
-        weights = np.array(
-            [
-                rows.weights[(rows.edges[:-1] >= low) & (rows.edges[:-1] < end)].sum()
-                for low, end in zip(self.groups[:-1], self.groups[1:], strict=True)
-            ]
-        )
+        weights = np.array(self._entities(rows))
         means = (shares / shares.sum(axis=1, keepdims=True)) @ middles
         distinct = float(weights @ means / max(weights.sum(), 1e-9))
         return max(round(8 * rows.mean / max(distinct, 1.0)) / 8, 1.0)
