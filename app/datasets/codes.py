@@ -50,9 +50,19 @@ class StoredCodes:
         """Exact, and so private unless the dataset is public."""
         return self._manifest.rows
 
+    @property
+    def blocks(self) -> int:
+        return self._manifest.blocks
+
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        return self.some_chunks(columns, range(self.blocks))
+
+    def some_chunks(
+        self, columns: Sequence[str], blocks: Sequence[int]
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """Only these blocks, in this order."""
         parts = {name: self._parts[name] for name in columns}
-        for block in range(self._manifest.blocks):
+        for block in blocks:
             arrays = self._block(block, list(parts.values())) if parts else {}
             yield {name: arrays[part] for name, part in parts.items()}
 

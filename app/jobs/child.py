@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 
 from app.engine.privacy.wire import FrameError
 from app.engine.synthesizers import host, registry
-from app.engine.synthesizers.base import CountsTable, Table
+from app.engine.synthesizers.base import CountsTable, Problem, PublicChunks, Table
 from app.engine.synthesizers.host import ChildGaveUp
 from app.engine.synthesizers.operations import Check, Checked, Describe, Described, Sample
 from app.jobs.process import ChildProcess
@@ -70,6 +70,10 @@ class ChildHost:
     def check(self, request: Check) -> Checked:
         """Validate a form and forecast its run, from public facts. Raises `ChildUnusable`."""
         return self._ask(lambda child: host.check(child.connection, request))
+
+    def check_public(self, request: Check, public: PublicChunks) -> tuple[Problem, ...]:
+        """What a synthesizer says of public rows. Raises `ChildUnusable`."""
+        return self._ask(lambda child: host.check_public(child.connection, request, public))
 
     def counts(self, request: Sample, child: ChildProcess) -> CountsTable:
         """The counts of a stored model. Raises `ChildUnusable`."""

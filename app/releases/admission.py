@@ -63,7 +63,7 @@ def prepare(
         samples.check_room(session, principal.id, settings)
         access = open_dataset(session, principal, dataset_id)
         facts = costing.read_facts(session, access, principal, form)
-    costed = costing.cost(facts, catalogue, form, settings)
+    costed = costing.cost(facts, catalogue, form, database, settings)
     if costed.problems:
         raise Invalid("The release cannot run as asked.", errors=costed.problems)
     return Prepared(access, form, costed)

@@ -6,19 +6,32 @@ time limit; the server holds only what it said of itself and the JSON Schema of 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import threading
+from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
+from app.datasets.public_rows import PublicRows
 from app.engine.adapters.libraries import LEFT_OUT, library_of
 from app.engine.adapters.virtualenvs import is_installed
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.messages import loss_to_json
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits, PublicFacts, delta_share
+from app.engine.synthesizers.base import (
+    Limits,
+    Problem,
+    PublicFacts,
+    delta_share,
+    looks_at_public_rows,
+    public_row_problems,
+)
 from app.engine.synthesizers.choice import AUTO, AutoParams
 from app.engine.synthesizers.operations import Check, Checked
 from app.engine.synthesizers.registry import Entry
@@ -26,6 +39,9 @@ from app.jobs.child import ChildHost, ChildUnusable
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
 from app.settings import Settings
+
+_MOST_REMEMBERED = 256
+"""Answers about public rows, of a few kilobytes each."""
 
 log = logging.getLogger("halftone.synthesizers")
 
@@ -61,6 +77,8 @@ class Catalogue:
         self._entries = {entry.name: entry for entry in registry.entries(settings.declared)}
         self._described: dict[str, Description] = {}
         self._lock = threading.Lock()
+        self._found: OrderedDict[str, tuple[Problem, ...]] = OrderedDict()
+        self._remembering = threading.Lock()
 
     def entries(self) -> list[Entry]:
         return [entry for entry in self._entries.values() if self._is_there(entry)]
@@ -112,7 +130,39 @@ class Catalogue:
             params.model_dump(mode="json", exclude_none=True),
             preflight,
             delta_share(synthesizer, params, case.schema),
+            looks_at_public_rows(synthesizer),
         )
+
+    def check_public(
+        self, entry: Entry, params: dict[str, Any], case: Case, rows: PublicRows
+    ) -> tuple[Problem, ...]:
+        """What only the rows of the public dataset tell, of a request that `check` let pass.
+
+        What was found is remembered, so that they are read once for a preflight and the release
+        that follows it. Raises `PublicRowsGone`, and `Invalid` where a child does not answer.
+        """
+        question = _question(entry, params, case, rows.dataset_id)
+        with self._remembering:
+            if question in self._found:
+                self._found.move_to_end(question)
+                return self._found[question]
+        found = self._public_problems(entry, params, case, rows)
+        with self._remembering:
+            self._found[question] = found
+            while len(self._found) > _MOST_REMEMBERED:
+                self._found.popitem(last=False)
+        return found
+
+    def _public_problems(
+        self, entry: Entry, params: dict[str, Any], case: Case, rows: PublicRows
+    ) -> tuple[Problem, ...]:
+        if entry.ours:
+            synthesizer = registry.ours(entry.name)
+            form = synthesizer.Params.model_validate(params)
+            return public_row_problems(synthesizer, case.schema, case.unit, form, case.loss, rows)
+        request = _asked_of_child(entry, params, case)
+        with _answering(entry):
+            return ChildHost(self._settings).check_public(request, rows)
 
     def _is_there(self, entry: Entry) -> bool:
         return not entry.adapter or is_installed(self._settings.adapters, library_of(entry.name))
@@ -138,14 +188,8 @@ class Catalogue:
             raise _bad_form(form_faults(error, form)) from None
 
     def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
-        request = Check(
-            entry.name, form, case.schema, case.unit, case.loss, case.public, case.limits
-        )
-        try:
-            checked = ChildHost(self._settings).check(request)
-        except ChildUnusable as error:
-            log.warning("synthesizer %s could not check a request: %s", entry.name, error.detail)
-            raise _no_answer() from None
+        with _answering(entry):
+            checked = ChildHost(self._settings).check(_asked_of_child(entry, form, case))
         if checked.params is None:
             problems = checked.preflight.problems
             raise _bad_form([FieldError(at.pointer, at.message, at.remedy) for at in problems])
@@ -169,6 +213,29 @@ class Catalogue:
             log.warning("synthesizer %s does not describe itself: %s", entry.name, error.detail)
             return Description(entry, entry.name, "", {}, available=False)
         return Description(entry, said.title, said.reference, said.params_schema)
+
+
+def _asked_of_child(entry: Entry, form: dict[str, Any], case: Case) -> Check:
+    return Check(entry.name, form, case.schema, case.unit, case.loss, case.public, case.limits)
+
+
+@contextlib.contextmanager
+def _answering(entry: Entry) -> Iterator[None]:
+    """Raises `Invalid` where a child does not answer."""
+    try:
+        yield
+    except ChildUnusable as error:
+        log.warning("synthesizer %s could not check a request: %s", entry.name, error.detail)
+        raise _no_answer() from None
+
+
+def _question(entry: Entry, params: dict[str, Any], case: Case, dataset_id: str) -> str:
+    """All that an answer about public rows depends on, as text: public facts."""
+    told = [
+        (entry.name, entry.version, params, dataset_id),
+        (case.schema.to_wire(), case.unit.to_wire(), loss_to_json(case.loss)),
+    ]
+    return json.dumps(told, sort_keys=True)
 
 
 def _bad_form(faults: list[FieldError]) -> Invalid:

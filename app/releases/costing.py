@@ -1,14 +1,14 @@
 """What a release would cost and need, and what stands in its way: public facts alone.
 
 Nothing here reads a private dataset's rows, their number, or anything made from them: only
-its dictionary, unit and declared bounds. All of it happens before the transaction that
-admits.
+its dictionary, unit and declared bounds, and the rows of a public dataset. All of it happens
+before the transaction that admits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -17,11 +17,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.database import Database
 from app.datasets.models import DatasetRow
+from app.datasets.public_rows import PublicRows, PublicRowsGone
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.base import Limits, Preflight, PublicFacts
+from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts
 from app.engine.synthesizers.choice import AUTO, choices, form_for
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
@@ -102,6 +104,9 @@ class _Faults:
 
     found: list[FieldError] = field(default_factory=list)
 
+    def add(self, problems: Iterable[Problem]) -> None:
+        self.found += [FieldError(each.pointer, each.message, each.remedy) for each in problems]
+
     @contextmanager
     def caught(self) -> Iterator[None]:
         try:
@@ -138,14 +143,17 @@ def read_facts(session: Session, access: Access, principal: Principal, form: Rel
     return Facts(access.dataset, public, terms, takes_approximate, tuple(faults.found))
 
 
-def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
-    """Cost a request: its form and limits, and the synthesizer's own check of them.
+def cost(
+    facts: Facts, catalogue: Catalogue, form: ReleaseIn, database: Database, settings: Settings
+) -> Costing:
+    """Cost a request: its form and limits, and the synthesizer's own check of them. `database` is
+    opened for the rows of a public dataset alone.
 
     Where none is named, the first that could run is picked; if none could, what stands in the
     way of the first is told.
     """
     if form.synthesizer != AUTO:
-        return _cost(facts, catalogue, form, settings)
+        return _cost(facts, catalogue, form, database, settings)
     try:
         params = catalogue.auto_params(plain_form(form.params))
     except Invalid as error:
@@ -159,7 +167,7 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
                 "params": form_for(choice.synthesizer, params),
             }
         )
-        costed = replace(_cost(facts, catalogue, named, settings), why=choice.why)
+        costed = replace(_cost(facts, catalogue, named, database, settings), why=choice.why)
         if not costed.problems:
             return replace(costed, why=_why(costed, refused))
         refused.append(costed)
@@ -176,7 +184,9 @@ def _why(picked: Costing, refused: Sequence[Costing]) -> str:
     return "; ".join((*passed_over, picked.why or ""))
 
 
-def _cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:
+def _cost(
+    facts: Facts, catalogue: Catalogue, form: ReleaseIn, database: Database, settings: Settings
+) -> Costing:
     faults = _Faults(list(facts.problems))
     with faults.caught():
         samples.check_rows(form.rows, facts.dataset.max_total_rows, settings)
@@ -187,18 +197,29 @@ def _cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Setting
     terms, preflight = facts.terms, None
     if entry is not None and terms is not None and not faults.found:
         with faults.caught():
-            checked = catalogue.check(entry, params, _case(facts, terms.loss, form, settings))
+            case = _case(facts, terms.loss, form, settings)
+            checked = catalogue.check(entry, params, case)
             if checked.delta_share:
                 terms = Terms.of(terms.guarantee, terms.accountant, checked.delta_share)
-                checked = catalogue.check(entry, params, _case(facts, terms.loss, form, settings))
+                case = replace(case, loss=terms.loss)
+                checked = catalogue.check(entry, params, case)
                 if terms.approximate_delta and not facts.takes_approximate:
                     faults.found.append(_NO_APPROXIMATE_STEPS)
             params, preflight = checked.params or {}, checked.preflight
-            faults.found += [
-                FieldError(problem.pointer, problem.message, problem.remedy)
-                for problem in preflight.problems
-            ]
+            faults.add(preflight.problems)
+            if form.public_dataset is not None and checked.looks_at_public and not faults.found:
+                rows = PublicRows(database, settings, form.public_dataset)
+                faults.add(_public_problems(catalogue, entry, params, case, rows))
     return Costing(entry, None, params, terms, preflight, tuple(faults.found))
+
+
+def _public_problems(
+    catalogue: Catalogue, entry: Entry, params: dict[str, Any], case: Case, rows: PublicRows
+) -> tuple[Problem, ...]:
+    try:
+        return catalogue.check_public(entry, params, case, rows)
+    except PublicRowsGone:
+        raise _no_public_dataset() from None
 
 
 def preview(session: Session, access: Access, terms: Terms) -> ledger.Preview:

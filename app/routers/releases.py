@@ -140,7 +140,7 @@ def preflight(
     with database.read() as session:
         access = open_dataset(session, principal, dataset_id)
         facts = costing.read_facts(session, access, principal, form)
-    costed = costing.cost(facts, catalogue, form, settings)
+    costed = costing.cost(facts, catalogue, form, database, settings)
     preview = None
     if costed.terms is not None:
         with database.read() as session:

@@ -8,7 +8,7 @@ deterministic function of params, seed and answers, so that a lost run can be re
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -62,6 +62,20 @@ class PublicFacts:
 
     schema: Schema
     rows: int
+
+
+class PublicChunks(Protocol):
+    """Rows of a public dataset as `check_public` reads them: a part at a time, and no further
+    than it needs. Of a large one only so many rows are shown, evenly taken."""
+
+    @property
+    def schema(self) -> Schema:
+        """The public dataset's own dictionary."""
+        ...
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Mapping[str, NDArray[Any]]]:
+        """Stored codes of these columns of the public dictionary, arrays of equal length."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,9 +331,11 @@ party always is. With "required", `check` has a problem at `/public_dataset` wit
 class Synthesizer(Protocol):
     """One method of making synthetic data. Instances hold no state.
 
-    It may have more members: `uses_public: PublicUse`, read by `public_use`, and
-    `delta_share(params) -> float` and `delta_for_values(params, schema) -> float`, whose sum is
-    read by `delta_share`.
+    It may have more members: `uses_public: PublicUse`, read by `public_use`;
+    `check_public(schema, unit, params, loss, public: PublicChunks) -> Sequence[Problem]`, read by
+    `public_row_problems`: what only the public rows themselves tell, asked after a `check`
+    without problems and before anything is charged; and `delta_share(params) -> float` and
+    `delta_for_values(params, schema) -> float`, whose sum is read by `delta_share`.
     """
 
     name: str
@@ -353,6 +369,24 @@ def public_use(synthesizer: Synthesizer) -> PublicUse:
     """Its own word on public rows; "no" if it says nothing."""
     use: PublicUse = getattr(synthesizer, "uses_public", "no")
     return use
+
+
+def looks_at_public_rows(synthesizer: Synthesizer) -> bool:
+    """Whether it has more to say of a public dataset than its dictionary and size tell."""
+    return hasattr(synthesizer, "check_public")
+
+
+def public_row_problems(
+    synthesizer: Synthesizer,
+    schema: Schema,
+    unit: PrivacyUnit,
+    params: Any,
+    loss: PrivacyLoss,
+    public: PublicChunks,
+) -> tuple[Problem, ...]:
+    """Why a run could make nothing of these public rows; none if it says nothing."""
+    check = getattr(synthesizer, "check_public", None)
+    return () if check is None else tuple(check(schema, unit, params, loss, public))
 
 
 def expected_errors(model: Model) -> tuple[ExpectedError, ...]:

@@ -14,14 +14,16 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from app.engine import compiled
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
+from app.engine.schema import Schema
 from app.engine.synthesizers import operations, registry
 from app.engine.synthesizers.base import (
     CountsModel,
@@ -30,6 +32,8 @@ from app.engine.synthesizers.base import (
     delta_share,
     expected_errors,
     generator,
+    looks_at_public_rows,
+    public_row_problems,
     rows_to_ask,
 )
 from app.engine.synthesizers.operations import Check, Checked, Described, FitTask, Sample
@@ -88,6 +92,8 @@ def _reply(channel: Channel, request: Frame) -> None:
                 channel.send(_described(request.header).to_frame())
             case "check":
                 channel.send(_checked(Check.from_frame(request.header)).to_frame())
+            case "check_public":
+                channel.send(_public_checked(channel, Check.from_frame(request.header)))
             case "sample":
                 _send_sample(channel, Sample.from_frame(request.header, request.arrays[0]))
             case _:
@@ -118,7 +124,37 @@ def _checked(check: Check) -> Checked:
         check.schema, check.unit, params, check.loss, check.public, check.limits
     )
     plain = params.model_dump(mode="json", exclude_none=True)
-    return Checked(plain, preflight, delta_share(synthesizer, params, check.schema))
+    return Checked(
+        plain,
+        preflight,
+        delta_share(synthesizer, params, check.schema),
+        looks_at_public_rows(synthesizer),
+    )
+
+
+def _public_checked(channel: Channel, check: Check) -> Frame:
+    synthesizer = registry.load(check.name)
+    params = synthesizer.Params.model_validate(check.form)
+    if check.public is None:
+        return operations.public_checked_frame(())
+    public = _HostsChunks(channel, check.public.schema)
+    return operations.public_checked_frame(
+        public_row_problems(synthesizer, check.schema, check.unit, params, check.loss, public)
+    )
+
+
+class _HostsChunks:
+    """`PublicChunks` that the host hands over one by one."""
+
+    def __init__(self, channel: Channel, schema: Schema) -> None:
+        self._channel = channel
+        self.schema = schema
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        self._channel.send(Frame({"type": "read", "columns": list(columns)}))
+        while (frame := self._channel.receive()).header.get("type") == "chunk":
+            yield dict(zip(frame.header["columns"], frame.arrays, strict=True))
+            self._channel.send(Frame({"type": "next"}))
 
 
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from app.engine.synthesizers.base import (
     Preflight,
     Problem,
     Progress,
+    PublicChunks,
     PublicFacts,
     PublicTable,
     PublicUse,
@@ -42,6 +43,7 @@ from app.engine.synthesizers.entity_pool import ClassResamplingModel, EntityPool
 from app.engine.synthesizers.forecast import run_problems, table_bytes
 from app.engine.synthesizers.presets import PresetParams
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+from app.engine.synthesizers.public_fit import fit_problems
 
 _COPIES_OF_PUBLIC = 4
 """As read, translated, bounded, and in the stored model."""
@@ -143,9 +145,9 @@ class ClassResampling:
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, {}, buys=True)  # drawn whole
         groupings, of_classes = _groupings(schema, params, unit)
-        needed = dict.fromkeys((*axes.names, *groupings))
+        needed = _needed(axes.names, groupings)
         problems += _unit_problems(unit) + of_classes
-        problems += public_problems(schema, unit, public, tuple(needed), needs_entities=True)
+        problems += public_problems(schema, unit, public, needed, needs_entities=True)
         classes, too_many = _classes(params, unit, groupings)
         problems += too_many
         cells = 0 if classes is None else classes.function.cells
@@ -157,6 +159,18 @@ class ClassResampling:
         problems += noise_problems(errors, question.contribution)
         problems += run_problems(memory, cells, limits)
         return Preflight(cells, memory, errors[0], problems)
+
+    def check_public(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: ClassResamplingParams,
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> tuple[Problem, ...]:
+        del loss
+        groupings, _ = _groupings(schema, params, unit)
+        return fit_problems(schema, public, _needed(params.chosen(schema), groupings))
 
     def fit(
         self,
@@ -174,7 +188,7 @@ class ClassResampling:
         progress(0.05, "reading the public table")
         rng = generator(seed)
         chosen = params.chosen(schema)
-        rows = read_public(public, schema, tuple(dict.fromkeys((*chosen, *groupings))))
+        rows = read_public(public, schema, _needed(chosen, groupings))
         pool = _pool(_bounded(rows, unit, rng), classes, schema, chosen)
         progress(0.4, "counting classes")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
@@ -185,6 +199,11 @@ class ClassResampling:
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> ClassResamplingModel:
         return load_model(schema, unit, data)
+
+
+def _needed(chosen: Sequence[str], groupings: Mapping[str, Grouping]) -> tuple[str, ...]:
+    """The public columns that are read: those to be made, and those of the classes."""
+    return tuple(dict.fromkeys((*chosen, *groupings)))
 
 
 def _groupings(

@@ -8,14 +8,16 @@ sends `operations.FIT`, then runs a `SessionServer` whose task and arrays are a 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, Channel, Frame, FrameError
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers import operations
-from app.engine.synthesizers.base import CountsTable, Table
+from app.engine.synthesizers.base import CountsTable, Problem, PublicChunks, Table
 from app.engine.synthesizers.operations import Check, Checked, Describe, Described, Sample
 
 
@@ -35,6 +37,23 @@ def describe(connection: socket.socket, request: Describe) -> Described:
 def check(connection: socket.socket, request: Check) -> Checked:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
     return Checked.from_frame(_asked(connection, request.to_frame()))
+
+
+def check_public(
+    connection: socket.socket, request: Check, public: PublicChunks
+) -> tuple[Problem, ...]:
+    """What a synthesizer has to say of public rows, of which it gets as many as it asks for.
+
+    Raises `ChildGaveUp`, and `FrameError` for a reply that is none.
+    """
+    channel = Channel(connection, MOST_BYTES_FROM_CHILD)
+    channel.send(request.to_frame("check_public"))
+    reading: Iterator[Mapping[str, NDArray[Any]]] = iter(())
+    while (frame := _received(channel)).header.get("type") in ("read", "next"):
+        if frame.header["type"] == "read":
+            reading = iter(public.chunks(operations.read_columns(frame, public.schema)))
+        channel.send(operations.chunk_frame(next(reading, None)))
+    return operations.public_checked(frame)
 
 
 def counts(connection: socket.socket, request: Sample) -> CountsTable:

@@ -3,6 +3,8 @@
 A child does one thing and ends:
 
     host: describe | check | sample      child: the reply, or `failed`
+    host: check_public                   child: read and next, each answered by a chunk of public
+                                         rows or `end`, then the reply
     host: fit, then the session's opening (see `app.engine.privacy.session`)
 
 Replies come from code that may be a third party's: decoding trusts nothing and raises
@@ -68,11 +70,11 @@ class Check:
     public: PublicFacts | None
     limits: Limits
 
-    def to_frame(self) -> Frame:
+    def to_frame(self, kind: Literal["check", "check_public"] = "check") -> Frame:
         public = self.public
         return Frame(
             {
-                "type": "check",
+                "type": kind,
                 "name": self.name,
                 "form": dict(self.form),
                 "schema": self.schema.to_wire(),
@@ -241,12 +243,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The form with its defaults (None if it is malformed), the forecast of the run, and the
-    share of delta that it sets aside (see `base.delta_share`)."""
+    """The form with its defaults (None if it is malformed), the forecast of the run, the share
+    of delta that it sets aside (see `base.delta_share`), and whether it wants to look at the
+    public rows as well (see `base.public_row_problems`)."""
 
     params: dict[str, Any] | None
     preflight: Preflight
     delta_share: float = 0.0
+    looks_at_public: bool = False
 
     def to_frame(self) -> Frame:
         preflight = self.preflight
@@ -255,13 +259,11 @@ class Checked:
                 "type": "checked",
                 "params": self.params,
                 "delta_share": self.delta_share,
+                "looks_at_public": self.looks_at_public,
                 "cells": preflight.cells,
                 "memory_bytes": preflight.memory_bytes,
                 "expected_error": _finite(preflight.expected_error),
-                "problems": [
-                    [problem.pointer, problem.message, problem.remedy]
-                    for problem in preflight.problems
-                ],
+                "problems": _problems_to_json(preflight.problems),
             }
         )
 
@@ -282,10 +284,41 @@ class Checked:
                 _whole(frame.header.get("cells")),
                 _whole(frame.header.get("memory_bytes")),
                 _number(frame.header.get("expected_error")),
-                tuple(_problem(problem) for problem in problems[:_MOST_PROBLEMS]),
+                _problems_of(problems),
             ),
             share,
+            frame.header.get("looks_at_public") is True,
         )
+
+
+def chunk_frame(chunk: Mapping[str, NDArray[Any]] | None) -> Frame:
+    """Public rows that a child asked for; None ends them."""
+    if chunk is None:
+        return Frame({"type": "end"})
+    return Frame({"type": "chunk", "columns": list(chunk)}, tuple(chunk.values()))
+
+
+def read_columns(frame: Frame, schema: Schema) -> list[str]:
+    """The public columns that a child asks for; raises `FrameError` for any other thing."""
+    _expect(frame, "read")
+    columns = frame.header.get("columns")
+    known = {column.name for column in schema.columns}
+    if not isinstance(columns, list) or not known.issuperset(map(_text, columns)):
+        raise FrameError("columns of the public dictionary are read")
+    return list(dict.fromkeys(columns))
+
+
+def public_checked_frame(problems: Sequence[Problem]) -> Frame:
+    return Frame({"type": "public_checked", "problems": _problems_to_json(problems)})
+
+
+def public_checked(frame: Frame) -> tuple[Problem, ...]:
+    """Raises `FrameError`."""
+    _expect(frame, "public_checked")
+    problems = frame.header.get("problems")
+    if not isinstance(problems, list):
+        raise FrameError("problems are a list")
+    return _problems_of(problems)
 
 
 def table_parts(table: Table) -> Iterator[Frame]:
@@ -415,6 +448,14 @@ def _number(value: Any) -> float:
 
 def _finite(error: float) -> float:
     return float(error) if np.isfinite(error) else sys.float_info.max
+
+
+def _problems_to_json(problems: Sequence[Problem]) -> list[list[str]]:
+    return [[problem.pointer, problem.message, problem.remedy] for problem in problems]
+
+
+def _problems_of(problems: list[Any]) -> tuple[Problem, ...]:
+    return tuple(_problem(problem) for problem in problems[:_MOST_PROBLEMS])
 
 
 def _problem(value: Any) -> Problem:

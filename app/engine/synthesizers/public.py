@@ -22,7 +22,8 @@ POINTER = "/public_dataset"
 
 _WHOLE = frozenset({"integer", "year"})
 _NUMERIC = _WHOLE | {"number"}
-_NO_PLACE = -1
+NO_PLACE = -1
+"""The code of a public value that has none in the private dictionary."""
 
 
 class PublicDataUnfit(ValueError):
@@ -70,7 +71,7 @@ def read_public(public: PublicTable, schema: Schema, columns: Sequence[str]) -> 
     }
     kept = np.ones(table.rows, dtype=np.bool_)
     for column in codes.values():
-        kept &= column != _NO_PLACE
+        kept &= column != NO_PLACE
     if not kept.any():
         raise PublicDataUnfit("no row of the public dataset fits the private dictionary")
     ids = np.arange(table.rows) if table.entity is None else table.entity
@@ -117,7 +118,7 @@ def _code(column: Column, value: Value | None) -> int:
     code = column.code(value)
     if code is None and value is not None:
         code = _undeclared(column, value)
-    return _NO_PLACE if code is None else code
+    return NO_PLACE if code is None else code
 
 
 def _undeclared(column: Column, value: Value) -> int | None:

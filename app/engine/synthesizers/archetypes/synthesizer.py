@@ -25,6 +25,7 @@ from app.engine.synthesizers.base import (
     Preflight,
     Problem,
     Progress,
+    PublicChunks,
     PublicFacts,
     PublicTable,
     PublicUse,
@@ -34,6 +35,7 @@ from app.engine.synthesizers.base import (
 from app.engine.synthesizers.contribution import expected_error, noise_problems
 from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
 from app.engine.synthesizers.public import public_problems, read_public
+from app.engine.synthesizers.public_fit import fit_problems
 from app.engine.synthesizers.size import pooled
 
 _ONCE = Contribution("one")
@@ -83,6 +85,17 @@ class Archetypes:
             + _mixture_problems(design)
         )
         return Preflight(cells, memory, errors[0], problems)
+
+    def check_public(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: ArchetypesParams,
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> tuple[Problem, ...]:
+        del loss
+        return fit_problems(schema, public, Design(params, schema, unit).public_columns)
 
     def fit(
         self,

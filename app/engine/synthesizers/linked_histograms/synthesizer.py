@@ -13,6 +13,7 @@ from app.engine.synthesizers.base import (
     Preflight,
     Problem,
     Progress,
+    PublicChunks,
     PublicFacts,
     PublicTable,
     Session,
@@ -33,6 +34,7 @@ from app.engine.synthesizers.linked_histograms.post_processing import (
     fitted_model,
 )
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+from app.engine.synthesizers.public_fit import fit_problems
 
 MOST_CELLS = 10_000_000
 MOST_NUMBERED = 2**62
@@ -84,6 +86,19 @@ class LinkedHistograms:
             problems += message_problems(group.axes)
         problems += run_problems(memory, cells, limits)
         return Preflight(cells, memory, errors[-1] if not bought else errors[1], problems)
+
+    def check_public(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: LinkedHistogramsParams,
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> tuple[Problem, ...]:
+        if not params.reads_public(True):
+            return ()
+        plan, _, _ = make_plan(schema, unit, params, loss)
+        return fit_problems(schema, public, _read(plan, params.uses_prior(True)))
 
     def fit(
         self,

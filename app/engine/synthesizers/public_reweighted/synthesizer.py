@@ -14,12 +14,13 @@ from app.engine.privacy.queries import Candidate, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.axes import Axes, choose_axes
 from app.engine.synthesizers.base import (
     Limits,
     Preflight,
     Problem,
     Progress,
+    PublicChunks,
     PublicFacts,
     PublicTable,
     PublicUse,
@@ -42,6 +43,7 @@ from app.engine.synthesizers.forecast import (
     table_bytes,
 )
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
+from app.engine.synthesizers.public_fit import fit_problems
 from app.engine.synthesizers.public_reweighted.choosing import Option, chosen
 from app.engine.synthesizers.public_reweighted.extending import with_missing_values
 from app.engine.synthesizers.public_reweighted.features import features_of
@@ -118,6 +120,18 @@ class PublicReweighted:
         memory += counting_bytes(cells, largest) + 8 * cells + table_bytes(len(axes.names), limits)
         problems += run_problems(memory, cells + plan.draws, limits)
         return Preflight(cells, memory, error, problems)
+
+    def check_public(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: PublicReweightedParams,
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> tuple[Problem, ...]:
+        del unit, loss
+        axes, _ = choose_axes(schema, params.columns, params.bins, buys=True)
+        return fit_problems(schema, public, axes.names, schema.constraints)
 
     def delta_for_values(self, params: PublicReweightedParams, schema: Schema) -> float:
         return delta_for_values(schema, params)

@@ -1,0 +1,58 @@
+"""Rows of a public dataset, for those who must know whether they fit before a charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.database import Database
+from app.datasets.codes import DatasetUnreadable, StoredCodes
+from app.engine.schema import Schema
+from app.settings import Settings
+from app.storage.blobs import BlobError
+from app.storage.encryption import Keyring
+
+MOST_BLOCKS = 16
+"""A block has up to 131,072 rows: two million rows at most are read, a block at a time."""
+
+
+class PublicRowsGone(Exception):
+    """The dataset is not public, not ready, or was erased meanwhile."""
+
+
+class PublicRows:
+    """`PublicChunks` of a stored dataset: all its blocks, or so many that lie evenly in it.
+
+    Nothing is opened before it is asked. Raises `PublicRowsGone` then.
+    """
+
+    def __init__(self, database: Database, settings: Settings, dataset_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self.dataset_id = dataset_id
+
+    @property
+    def schema(self) -> Schema:
+        return self._codes.schema
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        blocks = self._codes.blocks
+        shown = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
+        try:
+            yield from self._codes.some_chunks(columns, shown.tolist())
+        except BlobError:
+            raise PublicRowsGone from None
+
+    @cached_property
+    def _codes(self) -> StoredCodes:
+        try:
+            codes = StoredCodes(self._database, Keyring(self._settings), self.dataset_id)
+        except (DatasetUnreadable, BlobError):
+            raise PublicRowsGone from None
+        if not codes.is_public:
+            raise PublicRowsGone
+        return codes
