@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,10 +11,16 @@ from app.datasets.report import file_wire
 from app.datasets.schemas import FileOut, ProposalOut
 from app.datasets.staging import StagedFile, StagingArea
 from app.engine.files import FileOptions, TableError, open_table
-from app.engine.importers import import_domain, import_nist, import_nist_unit
+from app.engine.importers import (
+    import_domain,
+    import_nist,
+    import_nist_dictionary,
+    import_nist_unit,
+)
 from app.engine.proposals import propose
 from app.engine.rows import RowProblem
 from app.engine.schema import SchemaError
+from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
 
 MOST_BYTES = 256 * 1024**2
@@ -21,6 +28,7 @@ MOST_BYTES = 256 * 1024**2
 
 _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "nist": (import_nist, import_nist_unit),
+    "nist-dictionary": (import_nist_dictionary, lambda _: None),
     "private-pgm": (import_domain, lambda _: None),
 }
 
@@ -40,12 +48,22 @@ def from_table(staging: StagingArea, staged: StagedFile, options: FileOptions) -
 def from_document(source: str, document: Any) -> ProposalOut:
     """A dictionary of another project in Halftone's form. Raises `Invalid`."""
     read_schema, read_unit = _IMPORTERS[source]
+    plain = _plain(document)
     try:
-        schema, unit = read_schema(document), read_unit(document)
+        schema, unit = read_schema(plain), read_unit(plain)
     except SchemaError as error:
         faults = [FieldError(**asdict(problem)) for problem in error.errors]
         raise Invalid("The document cannot be imported.", errors=faults) from None
     return ProposalOut(schema=schema, unit=unit, file=None)
+
+
+def _plain(document: Any) -> Any:
+    """The document with numbers as JSON has them: an answer would show a Decimal as a text."""
+    try:
+        return json.loads(json.dumps(document, default=to_wire))
+    except RecursionError:
+        fault = FieldError("", "lists and objects lie too deep in each other", "flatten them")
+        raise Invalid("The document cannot be imported.", errors=[fault]) from None
 
 
 def _fault(problem: RowProblem) -> FieldError:

@@ -273,11 +273,12 @@ async def propose_dictionary(
     settings: SettingsDep,
     file_format: FileFormat = None,
     source: Annotated[
-        Literal["nist", "private-pgm"] | None,
+        Literal["nist", "nist-dictionary", "private-pgm"] | None,
         Query(
             alias="from",
             description="Import a JSON document: `nist` for a challenge's parameters.json,"
-            " `private-pgm` for a domain.json.",
+            " `nist-dictionary` for the data_dictionary.json of the Diverse Communities Data"
+            " Excerpts, `private-pgm` for a domain.json.",
         ),
     ] = None,
 ) -> ProposalOut:

@@ -172,6 +172,8 @@ def test_a_stored_table_can_be_proposed_as_a_dictionary(custodian: Halftone):
     assert {field["name"] for field in proposed["schema"]["fields"]} == {"size", "kind"}
     imported = custodian.import_dictionary({"age": 85, "income": 2}, "private-pgm")
     assert {field["name"] for field in imported["schema"]["fields"]} == {"age", "income"}
+    excerpt = custodian.import_dictionary({"SEX": {"values": {"1": "Male"}}}, "nist-dictionary")
+    assert excerpt["schema"]["fields"][0]["constraints"]["enum"] == [1]
 
 
 def test_what_the_service_offers_and_who_asks_can_be_read(custodian: Halftone):

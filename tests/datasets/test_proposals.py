@@ -55,6 +55,35 @@ def test_dictionaries_of_other_projects_are_imported(office: Office) -> None:
     assert office.custodian.declare(spec(**made)).status_code == 201
 
 
+def test_a_dictionary_of_the_excerpts_is_imported_and_declared(office: Office) -> None:
+    document = {
+        "MSP": {"description": "Marital status", "values": {"N": "N/A (under 15)", "1": "Married"}},
+        "DENSITY": {"description": "Density", "values": {"min": 16.3, "max": 52864.7}},
+        "INDP": {"description": "Industry", "details": "not listed here"},
+    }
+    answer = office.custodian.call(
+        "POST", "/dictionaries/proposals?from=nist-dictionary", json=document
+    )
+    assert answer.status_code == 200, answer.text
+    fields = {field["name"]: field for field in answer.json()["schema"]["fields"]}
+    assert list(fields) == ["MSP", "DENSITY", "INDP"]
+    assert fields["MSP"]["missingValues"] == ["", "N"]
+    assert fields["DENSITY"]["constraints"] == {
+        "required": True,
+        "minimum": 16.3,
+        "maximum": 52864.7,
+    }
+    made = office.custodian.declare(spec(schema=answer.json()["schema"]))
+    assert made.status_code == 201, made.text
+
+
+def test_numbers_of_an_imported_dictionary_stay_numbers(office: Office) -> None:
+    parameters = {"schema": {"miles": {"dtype": "float", "kind": "numeric", "min": 0, "max": 1.5}}}
+    answer = office.custodian.call("POST", "/dictionaries/proposals?from=nist", json=parameters)
+    (miles,) = answer.json()["schema"]["fields"]
+    assert miles["constraints"] == {"required": True, "minimum": 0, "maximum": 1.5}
+
+
 @pytest.mark.parametrize(
     ("query", "content", "status", "pointer"),
     [
@@ -66,6 +95,9 @@ def test_dictionaries_of_other_projects_are_imported(office: Office) -> None:
         ("?from=private-pgm", b"[]", 422, ""),
         ("?from=nist", b"{}", 422, "/schema"),
         ("?from=nist", b"{", 400, None),
+        ("?from=nist-dictionary", b'{"AGEP": {"values": {"min": 0}}}', 422, "/AGEP/values/max"),
+        ("?from=nist-dictionary", b'{"AGEP": {"values": {"min": 0', 400, None),
+        ("?from=nist", b"[" * 900 + b"]" * 900, 422, None),
         ("?from=sdv", b"{}", 422, "/query/from"),
     ],
 )

@@ -161,9 +161,10 @@ def propose_dictionary(
 
 
 def import_dictionary(
-    service: Service, document: Any, origin: Literal["nist", "private-pgm"]
+    service: Service, document: Any, origin: Literal["nist", "nist-dictionary", "private-pgm"]
 ) -> Flow[Record]:
-    """A dictionary from NIST's parameters.json or Private-PGM's domain.json."""
+    """A dictionary from NIST's parameters.json (`nist`) or data_dictionary.json, or Private-PGM's
+    domain.json."""
     path = path_to("dictionaries", "proposals")
     call = Call("POST", path, Body(json=document), {"from": origin})
     return Record(wire.decode((yield from service.call(call))))

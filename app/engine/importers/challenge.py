@@ -1,8 +1,4 @@
-"""Dictionaries of others, turned into ours: the NIST challenge's and Private-PGM's.
-
-Each importer takes the parsed JSON and gives the wire form of a schema; `SchemaError` names
-what it cannot read, with pointers into the document that was imported.
-"""
+"""The `parameters.json` of NIST's challenge of 2020 (sprints 1 and 3)."""
 
 from __future__ import annotations
 
@@ -12,23 +8,6 @@ from typing import Any
 from app.engine.schema.problems import ProblemLog
 
 _ENTITY_OF_SPRINT_1 = "sim_resident"
-
-
-def import_domain(domain: Any) -> dict[str, Any]:
-    """Private-PGM's `domain.json`, `{"age": 85, ...}`: codes 0 to size - 1, never missing."""
-    log = ProblemLog()
-    if not isinstance(domain, Mapping) or not domain:
-        log.add("expected an object of column sizes", 'write {"age": 85}')
-        log.raise_if_any()
-    fields = []
-    for name, size in domain.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            log.add("a size is a whole number from 1", "count the column's values", str(name))
-            continue
-        limits = {"required": True, "minimum": 0, "maximum": size - 1}
-        fields.append({"name": name, "type": "integer", "constraints": limits})
-    log.raise_if_any()
-    return {"fields": fields, "missingValues": [""]}
 
 
 def import_nist(parameters: Any) -> dict[str, Any]:
