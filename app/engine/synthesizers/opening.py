@@ -126,6 +126,7 @@ class Start:
     contribution: Contribution
     loss: PrivacyLoss
     bought: Bought | None = None
+    counted: SizeEstimate | None = None
 
     @property
     def entities(self) -> Entities | None:
@@ -133,8 +134,8 @@ class Start:
 
     @property
     def known(self) -> SizeEstimate | None:
-        """What the entities tell of the size."""
-        return None if self.bought is None else self.bought.size
+        """What is known of the size, by the entities or by having been counted."""
+        return self.counted if self.bought is None else self.bought.size
 
 
 def start(session: Session, params: StartParams, progress: Progress) -> Start:

@@ -5,20 +5,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.grouping import Grouping
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement, Scored
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.axes import choose_axes
+from app.engine.synthesizers.axes import Axes, choose_axes
 from app.engine.synthesizers.base import Limits, generator
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
+from app.engine.synthesizers.opening import Start
+from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift import Swift
-from app.engine.synthesizers.swift.budget import usual_shares
+from app.engine.synthesizers.swift.budget import (
+    Losses,
+    possible_shares,
+    rows_loss,
+    usual_shares,
+)
 from app.engine.synthesizers.swift.forecast import MOST_SCORED_CELLS, most_pair_cells
 from app.engine.synthesizers.swift.params import SwiftParams
 
@@ -155,7 +165,7 @@ def test_independent_columns_are_left_alone() -> None:
     model = Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
     table = model.sample(1000, generator(0))
     assert {len(values) for values in table.codes.values()} == {1000}
-    assert len(asked.asked) == 3
+    assert [kind for kind, _, _ in asked.asked] == ["count", "count", "scores", "count"]
     assert asked.remaining.amount <= 10
 
 
@@ -167,7 +177,7 @@ def test_the_same_answers_give_the_same_questions_and_bytes() -> None:
 
 
 def test_a_column_alone_and_two_need_no_scores() -> None:
-    for names, kinds in ((["colour"], ["count"]), (["colour", "size"], ["count", "count"])):
+    for names, kinds in ((["colour"], ["count"]), (["colour", "size"], ["count"] * 3)):
         asked, model = recorded(params(columns=names))
         assert [kind for kind, _, _ in asked.asked] == kinds
         assert asked.remaining.amount <= 10
@@ -237,21 +247,68 @@ def test_a_model_of_another_method_is_refused() -> None:
         Swift().load(colours(), ROW, other.dump())
 
 
-@pytest.mark.parametrize(
-    ("rho", "share"), [(10**10, 0.25), (10**9, 0.25 * 10**0.25), (10**4, 0.75), (10**13, 0.15)]
+def begun(
+    rows: float, loss: PrivacyLoss = GAUSSIAN, cells: Sequence[int] = (4, 5, 6), k: int = 1
+) -> tuple[Start, PrivacyUnit]:
+    axes = Axes({f"c{i}": Grouping((0,), size) for i, size in enumerate(cells)})
+    known = SizeEstimate(rows, 1.0, rows, 1.0)
+    unit = ROW if k == 1 else PrivacyUnit("entity", "id", k)
+    return Start(axes, Contribution(), loss, counted=known), unit
+
+
+def test_columns_get_what_noise_would_take_of_them() -> None:
+    """A quarter of rho 0.16 for 4 columns of 9 cells (96 % of it): sigma is sqrt(50 / 0.96)."""
+    deviation = (4 / (2 * 0.25 * 0.16 * 0.96)) ** 0.5
+    shares = usual_shares(*begun(400, PrivacyLoss.zcdp(16 * 10**10), [9] * 4))
+    assert shares.one_way == pytest.approx((9 * deviation / 400) ** 0.5, abs=6e-4)
+
+
+@given(
+    rows=st.floats(-1e6, 1e9),
+    amount=st.integers(1, 10**18),
+    kind=st.sampled_from(["zcdp", "pure"]),
+    cells=st.lists(st.integers(1, 10**5), min_size=2, max_size=40),
+    k=st.integers(1, 1000),
+    is_public=st.booleans(),
 )
-def test_small_guarantees_spend_more_on_columns(rho: int, share: float) -> None:
-    shares = usual_shares(PrivacyLoss.zcdp(rho), Contribution(), ROW)
-    assert shares.one_way == pytest.approx(share)
+def test_shares_are_parts_of_the_loss_and_fall_with_the_rows(
+    rows: float, amount: int, kind: Any, cells: list[int], k: int, is_public: bool
+) -> None:
+    loss = PrivacyLoss(kind, amount)
+    shares, with_more = (
+        usual_shares(*begun(each, loss, cells, k), is_public) for each in (rows, abs(rows) * 10)
+    )
+    _, least, most = possible_shares(is_public)
+    assert least.one_way <= with_more.one_way <= shares.one_way <= most.one_way
     assert shares.one_way + shares.scores + shares.two_way == pytest.approx(1)
+    assert shares.scores == (0.1 if is_public else 0.05)
+    losses = Losses.of(loss, shares, len(cells), is_public)
+    assert losses.one_way.amount + losses.scores.amount + losses.two_way.amount <= amount
 
 
-def test_a_unit_of_many_rows_is_like_a_small_guarantee() -> None:
-    rows = Contribution()
-    many = usual_shares(PrivacyLoss.zcdp(10**12), rows, PrivacyUnit("entity", "id", 10))
-    assert many == usual_shares(PrivacyLoss.zcdp(10**10), rows, ROW)
-    pure = usual_shares(PrivacyLoss.pure(10**12), rows, ROW)
-    assert pure == usual_shares(PrivacyLoss.zcdp(5 * 10**11), rows, ROW)
+@pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE])
+def test_the_number_of_rows_is_asked_first_for_a_small_part(loss: PrivacyLoss) -> None:
+    asked, _ = recorded(loss=loss)
+    _, question, paid = asked.asked[0]
+    assert question == ((Count(()),), ())
+    assert paid == rows_loss(loss)
+    assert 0 < paid.amount <= loss.amount / 50
+
+
+def test_entities_tell_the_rows_so_that_none_are_asked_for_alone() -> None:
+    asked = Recorded(session(GAUSSIAN, HOUSEHOLD))
+    Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
+    questions: Any = [question for kind, question, _ in asked.asked if kind == "count"]
+    assert (Count(()),) not in [queries for queries, _ in questions]
+
+
+def test_poor_columns_are_measured_with_more() -> None:
+    paid = []
+    for rows in (300, 300_000):
+        asked = Recorded(session(PrivacyLoss.zcdp(10**9), rows=rows))
+        Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
+        paid.append(asked.asked[1][2].amount)
+    assert paid[0] > 2 * paid[1]
 
 
 def test_the_forecast_counts_what_may_be_measured() -> None:

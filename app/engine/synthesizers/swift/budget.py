@@ -1,22 +1,32 @@
-"""How `swift` divides its loss, and how much noise that means, from public facts."""
+"""How `swift` divides its loss.
+
+What the columns need depends on how many rows there are: noise that a million rows never feel
+drowns a thousand. So a small part of the loss buys their number first, where nothing tells it
+yet; all else about the division is public.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution
-from app.engine.privacy.sensitivity import sensitivity
+from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.base import Session
+from app.engine.synthesizers.opening import Start, opening_errors
+from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 
 _SCORES = 0.05
 _GUARDING_SCORES = 0.1
-_USUAL_ONE_WAY = 0.25
-_USUAL_RHO = 0.01
-_POWER = 0.25
+_EXPECTED_ONE_WAY = 0.25
 _LEAST_ONE_WAY = 0.15
 _MOST_ONE_WAY = 0.75
+
+_ROWS = 0.005
+_ROWS_OF_PURE = 0.02
+"""Of the loss, for the number of rows: pure noise is linear in the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +38,9 @@ class Losses:
     two_way: PrivacyLoss
 
     @classmethod
-    def of(
-        cls,
-        loss: PrivacyLoss,
-        params: SwiftParams,
-        contribution: Contribution,
-        unit: PrivacyUnit,
-        columns: int,
-        is_public: bool,
-    ) -> Losses:
+    def of(cls, loss: PrivacyLoss, shares: Shares, columns: int, is_public: bool) -> Losses:
         """`is_public`: whether there are public rows, whose pairs are scored even if there are two
         columns."""
-        shares = params.shares or usual_shares(loss, contribution, unit)
         is_scoring = columns > (1 if is_public else 2)
         parts = loss.split(
             (
@@ -51,21 +52,54 @@ class Losses:
         return cls(*parts)
 
 
-def usual_shares(
-    loss: PrivacyLoss, contribution: Contribution, unit: PrivacyUnit, is_public: bool = False
-) -> Shares:
-    """More for the columns where pairs would drown in noise, less where they are nearly exact.
+def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:
+    """The start, with an estimate of the rows where shares follow from it.
 
-    A quarter at epsilon 1 on a row unit (rho 0.01), and about 0.7 at 0.1, did best on the tables
-    of the bench. What counts is how much noise the loss means for the unit. Scores that also
-    guard against drift of a public table get more.
+    Entities tell it already; where none were bought, a unit has one row.
     """
-    moved = sensitivity(contribution, unit.max_rows, 2**62)
-    if loss.kind == "pure":
-        rho = loss.value**2 / (2 * moved.l1_counts**2)
-    else:
-        rho = loss.value / moved.l2_counts**2
-    share = _USUAL_ONE_WAY * (max(rho, 1e-30) / _USUAL_RHO) ** -_POWER
-    one_way = min(max(share, _LEAST_ONE_WAY), _MOST_ONE_WAY)
+    is_needed = params.shares is None and len(begun.axes.names) > 1
+    if not is_needed or begun.known is not None:
+        return begun
+    part = rows_loss(begun.loss)
+    (counted,) = session.count((Count(()),), part)
+    rows, variance = float(counted.values), counted.variance
+    known = SizeEstimate(rows, variance, rows, variance)
+    return replace(begun, loss=begun.loss - part, counted=known)
+
+
+def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
+    """What of a loss buys the number of rows."""
+    share = _ROWS if loss.kind == "zcdp" else _ROWS_OF_PURE
+    return loss.split((share, 1 - share))[0]
+
+
+def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Shares:
+    """More for the columns the less can be told of them with the rows that `begun` knows.
+
+    Noise sigma in each of c cells adds up to about sqrt(c sigma / rows) of a distribution that
+    is fitted to them (see `portfolio`), and no more than all of it. The mean of that over the
+    columns, were a quarter of the loss for them, is what they get. Scores that also guard
+    against drift of a public table get more.
+    """
+    quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
+    errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
+    rows = 1.0 if begun.known is None else max(begun.known.rows, 1.0)
+    lost = [
+        math.sqrt(min(cells * error / rows, 1.0))
+        for cells, error in zip(begun.axes.shape, errors, strict=False)
+    ]
+    share = round(math.fsum(lost) / max(len(lost), 1), 3)
+    return _shares(min(max(share, _LEAST_ONE_WAY), _MOST_ONE_WAY), is_public)
+
+
+def possible_shares(is_public: bool) -> tuple[Shares, ...]:
+    """What is expected of a table nobody knows, then the ends of what `usual_shares` gives."""
+    return tuple(
+        _shares(one_way, is_public)
+        for one_way in (_EXPECTED_ONE_WAY, _LEAST_ONE_WAY, _MOST_ONE_WAY)
+    )
+
+
+def _shares(one_way: float, is_public: bool) -> Shares:
     scores = _GUARDING_SCORES if is_public else _SCORES
     return Shares(one_way=one_way, scores=scores, two_way=1 - scores - one_way)

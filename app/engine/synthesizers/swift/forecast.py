@@ -24,7 +24,7 @@ from app.engine.synthesizers.forecast import (
 from app.engine.synthesizers.opening import forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
 from app.engine.synthesizers.public_start import start_bytes, start_problems
-from app.engine.synthesizers.swift.budget import Losses
+from app.engine.synthesizers.swift.budget import Losses, possible_shares, rows_loss
 from app.engine.synthesizers.swift.params import SwiftParams
 
 MOST_COLUMNS = 200
@@ -92,16 +92,24 @@ def preflight(
     )
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
-    losses = Losses.of(loss, params, contribution, unit, len(axes.names), is_public)
-    errors = _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
-    scores = _score_errors(axes, unit, losses, public)
-    problems += noise_problems(errors, contribution, scores)
+    rows = () if params.shares else (_rows_error(unit, loss),)
+    errors, scores = list[float](), list[float]()
+    for shares in (params.shares,) if params.shares else possible_shares(is_public):
+        losses = Losses.of(loss, shares, len(axes.names), is_public)
+        errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
+        scores += _score_errors(axes, unit, losses, public)
+    problems += noise_problems((*errors, *rows), contribution, scores)
     return Preflight(cells, memory, errors[0], problems)
 
 
 def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
     most = min(params.most_cells, most_pair_cells(axes, is_public))
     return [min(first * second, most) for first, second in combinations(axes.shape, 2)]
+
+
+def _rows_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
+    """Noise in the number of rows, from which shares follow."""
+    return expected_error(Contribution(), unit, 1, rows_loss(loss))
 
 
 def _errors(

@@ -32,7 +32,7 @@ from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import compare, distances, guarded, scored_by
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
-from app.engine.synthesizers.swift.budget import Losses
+from app.engine.synthesizers.swift.budget import Losses, usual_shares, with_rows
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Chosen, Noise, Option, Pair, choose, shared
 from app.engine.synthesizers.zeros import structural_zeros
@@ -80,12 +80,11 @@ class Swift:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> TableModel:
-        begun = opening.start(session, params, progress)
+        begun = with_rows(session, opening.start(session, params, progress), params)
         axes, contribution = begun.axes, begun.contribution
         public, rows = readable(public, session.schema, axes.names)
-        losses = Losses.of(
-            begun.loss, params, contribution, session.unit, len(axes.names), public is not None
-        )
+        shares = params.shares or usual_shares(begun, session.unit, public is not None)
+        losses = Losses.of(begun.loss, shares, len(axes.names), public is not None)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
