@@ -118,8 +118,8 @@ class Answering:
         for arrival, out in joins:
             carried, carried_axes = self._carry(arrival.origin, clique, arrival.wanted)
             shares = self._project(clique, arrival.between)
-            given = _given(carried, carried_axes, shares, arrival.between)
-            table = _product(table, axes, given, carried_axes, out)
+            conditional = given(carried, carried_axes, shares, arrival.between)
+            table = product(table, axes, conditional, carried_axes, out)
             axes = out
         return table
 
@@ -176,14 +176,14 @@ class _Arrival:
     wanted: AxisNames
 
 
-def _given(table: Floats, axes: AxisNames, separator: Floats, between: AxisNames) -> Floats:
+def given(table: Floats, axes: AxisNames, separator: Floats, between: AxisNames) -> Floats:
     """The table divided by the separator's shares; 0 where these are 0."""
     shape = [size if axis in between else 1 for axis, size in zip(axes, table.shape, strict=True)]
     shares = separator.reshape(shape)
     return np.divide(table, shares, out=np.zeros(table.shape), where=shares > 0)
 
 
-def _product(
+def product(
     first: Floats, first_axes: AxisNames, second: Floats, second_axes: AxisNames, out: AxisNames
 ) -> Floats:
     """The product of two tables, summed over the axes that `out` lacks (which both hold)."""

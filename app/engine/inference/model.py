@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -50,7 +51,7 @@ class GraphicalModel:
         """`marginals` one by one, so that not all are held at once."""
         answering = Answering(self.tree, self.shares)
         for axes in asked:
-            with _libraries().limit(limits=1, user_api="blas"):  # threads change the last bits
+            with one_thread():
                 marginal = answering.marginal(axes)
             yield marginal
 
@@ -115,6 +116,12 @@ class GraphicalModel:
                 )
             if not np.allclose(own, expected, rtol=1e-6, atol=1e-9):
                 raise ValueError("the stored shares of two cliques disagree")
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Products of tables within are made by one thread: several would change the last bits."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
 
 
 @cache

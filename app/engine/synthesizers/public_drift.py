@@ -100,7 +100,7 @@ def compare(
     the columns are independent, one distance stands for both."""
     total = start.cells.columns.total
     independent = [_independent(start, pair) for pair in pairs]
-    tables = [total * table for table in start.model.marginals(pairs)]
+    tables = [total * table for table in start.marginals(pairs)]
     apart = [
         float(np.abs(table - product).sum())
         for table, product in zip(tables, independent, strict=True)
@@ -232,7 +232,7 @@ def distances(
     pairs = [each.pair for each in compared]
     found = {}
     for each, table, old in zip(
-        compared, start.model.marginals(pairs), asked.model.marginals(pairs), strict=True
+        compared, start.marginals(pairs), asked.marginals(pairs), strict=True
     ):
         to_old = float(np.abs(table - old).sum())
         to_product = float(np.abs(total * table - _independent(asked, each.pair)).sum()) / total

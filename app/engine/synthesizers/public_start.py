@@ -32,6 +32,7 @@ from app.engine.inference.estimation import fit
 from app.engine.inference.junction import JunctionTree, predicted_with_each
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
+from app.engine.inference.pairs import pair_marginals
 from app.engine.inference.prior import Factor
 from app.engine.privacy.queries import SCORE_STEP, GridReference
 from app.engine.schema import PrivacyUnit, Schema
@@ -102,15 +103,20 @@ class PublicCells:
             for name, grouping in self.columns.merged.groupings.items()
         }
 
+    @cached_property
+    def shape(self) -> dict[str, int]:
+        """Merged cells of each column."""
+        return self.columns.shape
+
     def flat(self, axes: AxisNames) -> Integers:
         """The place of each row in a flat table over the axes."""
         places = np.zeros(self.rows.rows, dtype=np.int64)
         for name in axes:
-            places = places * self.columns.shape[name] + self._cells[name]
+            places = places * self.shape[name] + self._cells[name]
         return places
 
     def counts(self, axes: AxisNames) -> Floats:
-        sizes = [self.columns.shape[name] for name in axes]
+        sizes = [self.shape[name] for name in axes]
         counts = np.bincount(self.flat(axes), minlength=math.prod(sizes))
         return counts.reshape(sizes).astype(np.float64)
 
@@ -118,7 +124,7 @@ class PublicCells:
         """Of the counts, were entities drawn anew: the sum of squares of their own counts."""
         if self.rows.entities == self.rows.rows:
             return self.counts(axes)
-        sizes = [self.columns.shape[name] for name in axes]
+        sizes = [self.shape[name] for name in axes]
         size = math.prod(sizes)
         own, times = np.unique(self.rows.entity * size + self.flat(axes), return_counts=True)
         squares = np.bincount(own % size, times.astype(np.float64) ** 2, size)
@@ -126,6 +132,8 @@ class PublicCells:
 
     def repeats(self, axes: AxisNames) -> float:
         """How many times more the counts vary than those of rows drawn one by one."""
+        if self.rows.entities == self.rows.rows:
+            return 1.0
         return float(self.some.variances(axes).sum()) / self.some.rows.rows
 
 
@@ -168,13 +176,23 @@ class PublicStart:
     def cliques(self) -> tuple[AxisNames, ...]:
         return self.model.tree.cliques
 
+    def marginals(self, pairs: Sequence[Pair]) -> list[Floats]:
+        """The model's shares of each pair; kept, since all of them are asked twice."""
+        asked = [pair for pair in pairs if pair not in self._known]
+        self._known.update(zip(asked, pair_marginals(self.model, asked), strict=True))
+        return [self._known[pair] for pair in pairs]
+
+    @cached_property
+    def _known(self) -> dict[Pair, Floats]:
+        return {}
+
     def references(self, pairs: Sequence[Pair]) -> dict[Pair, GridReference]:
         """Rows that the model expects in each cell, on a dyadic grid, which hides in what order a
         processor adds up floats."""
         total = self.cells.columns.total
         return {
             pair: GridReference(np.rint(table * (total / SCORE_STEP)).astype(np.int64))
-            for pair, table in zip(pairs, self.model.marginals(pairs), strict=True)
+            for pair, table in zip(pairs, self.marginals(pairs), strict=True)
         }
 
     @cached_property
