@@ -23,6 +23,7 @@ _GUARDING_SCORES = 0.1
 _EXPECTED_ONE_WAY = 0.25
 _LEAST_ONE_WAY = 0.15
 _MOST_ONE_WAY = 0.75
+_MORE_FOR_NOISE = 1.25
 
 _ROWS = 0.005
 _ROWS_OF_PURE = 0.02
@@ -76,20 +77,21 @@ def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
 def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Shares:
     """More for the columns the less can be told of them with the rows that `begun` knows.
 
-    Noise sigma in each of c cells adds up to about sqrt(c sigma / rows) of a distribution that
-    is fitted to them (see `portfolio`), and no more than all of it. The mean of that over the
-    columns, were a quarter of the loss for them, is what they get. Scores that also guard
-    against drift of a public table get more.
+    Noise of standard deviation sigma in each of c cells makes up c sigma of the rows, but no more
+    than all. The mean of that part over the columns, were a quarter of the loss for them, decides;
+    with the ends it was fitted to tables of the bench. Scores that also guard against drift of a
+    public table get more.
     """
     quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
     errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
     rows = 1.0 if begun.known is None else max(begun.known.rows, 1.0)
-    lost = [
-        math.sqrt(min(cells * error / rows, 1.0))
+    noise = [
+        min(cells * error / rows, 1.0)
         for cells, error in zip(begun.axes.shape, errors, strict=False)
     ]
-    share = round(math.fsum(lost) / max(len(lost), 1), 3)
-    return _shares(min(max(share, _LEAST_ONE_WAY), _MOST_ONE_WAY), is_public)
+    part = math.fsum(noise) / max(len(noise), 1)
+    one_way = round(_LEAST_ONE_WAY + _MORE_FOR_NOISE * part, 3)
+    return _shares(min(one_way, _MOST_ONE_WAY), is_public)
 
 
 def possible_shares(is_public: bool) -> tuple[Shares, ...]:
