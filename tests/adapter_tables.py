@@ -13,15 +13,24 @@ from app.engine.adapters.libraries import LIBRARIES
 from app.engine.adapters.virtualenvs import is_installed
 from app.engine.schema import Schema
 
-ADAPTERS = Path(
-    os.environ.get("HALFTONE_ADAPTERS", Path(__file__).parents[1] / "halftone-adapters")
-)
+
+def _folder() -> Path:
+    """The folder that is named; else the first usual one with a virtualenv: that of the
+    checkout, where `halftone adapters install` makes them, or one that checkouts share."""
+    named = os.environ.get("HALFTONE_ADAPTERS")
+    if named is not None:
+        return Path(named)
+    own = Path(__file__).parents[1] / "halftone-adapters"
+    shared = Path.home() / ".cache" / "halftone-adapters"
+    with_one = (
+        folder
+        for folder in (own, shared)
+        if any(is_installed(folder, library) for library in LIBRARIES.values())
+    )
+    return next(with_one, own)
 
 
-asked_for = pytest.mark.skipif(
-    "HALFTONE_ADAPTERS" not in os.environ,
-    reason="takes half a minute: asked for by setting HALFTONE_ADAPTERS",
-)
+ADAPTERS = _folder()
 
 
 def needs(library: str) -> pytest.MarkDecorator:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from adapter_tables import ADAPTERS, asked_for, needs, pairs
+from adapter_tables import ADAPTERS, needs, pairs
 from forge import Served, eventually, forge
 
 SPEC = {
@@ -41,7 +41,7 @@ def add_pairs(served: Served) -> str:
     ("name", "params"),
     [
         pytest.param("dpmm:aim", {"iterations": 20}, marks=needs("dpmm")),
-        pytest.param("smartnoise:aim", {}, marks=(needs("smartnoise"), asked_for)),
+        pytest.param("smartnoise:aim", {}, marks=needs("smartnoise")),
     ],
 )
 def test_a_library_makes_a_release_and_more_samples_of_it(
