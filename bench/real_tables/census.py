@@ -12,7 +12,8 @@ import pandas as pd
 from halftone_client import Halftone
 from numpy.typing import NDArray
 
-from bench.service.known_tables import DATA, specification
+from bench.real_tables.census_dictionary import declaration
+from bench.service.known_tables import DATA
 from bench.service.running import KEY, serving
 from bench.synthesizers.measures import Codes, k_marginal, quantile_edges
 
@@ -30,7 +31,7 @@ def report(runs: int) -> Iterator[str]:
     real = _read(FILE)
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), workers=1) as (url, _):
         client = Halftone(url, KEY)
-        dataset = client.upload(specification("census_ma"), FILE, progress=False)
+        dataset = client.upload(declaration(client), FILE, progress=False)
         for name in SYNTHESIZERS:
             for epsilon in EPSILONS:
                 scores, seconds = [], []
