@@ -139,17 +139,30 @@ def predicted_with_each(
     shape: Mapping[str, int], cliques: Iterable[AxisNames], additions: Sequence[AxisNames]
 ) -> list[int]:
     """`predicted_cells` of the cliques and one of the additions, for each of these."""
-    order = table_order(shape)
-    places = {axis: i for i, axis in enumerate(order)}
-    longest = max((len(addition) for addition in additions), default=0)
-    spots = np.full((len(additions), longest), -1, dtype=np.int64)
-    for row, addition in zip(spots, additions, strict=True):
-        row[: len(addition)] = _spots(places, addition)
-    cells = np.array([shape[axis] for axis in order], dtype=np.float64)
-    found: list[float] = _predict_each(
-        _joined(places, cliques), np.log(cells), cells, spots
-    ).tolist()
-    return [int(min(size, _MOST_CELLS)) for size in found]
+    return GrowingTree(shape, cliques).with_each(additions)
+
+
+class GrowingTree:
+    """Cliques to which others are added one by one, and what their junction tree would take."""
+
+    def __init__(self, shape: Mapping[str, int], cliques: Iterable[AxisNames] = ()) -> None:
+        order = table_order(shape)
+        self._places = {axis: i for i, axis in enumerate(order)}
+        self._cells = np.array([shape[axis] for axis in order], dtype=np.float64)
+        self._logs = np.log(self._cells)
+        self._adjacent = _joined(self._places, cliques)
+
+    def with_each(self, additions: Sequence[AxisNames]) -> list[int]:
+        """`predicted_cells` with one of the additions, for each of these."""
+        longest = max((len(addition) for addition in additions), default=0)
+        spots = np.full((len(additions), longest), -1, dtype=np.int64)
+        for row, addition in zip(spots, additions, strict=True):
+            row[: len(addition)] = _spots(self._places, addition)
+        found = _predict_each(self._adjacent, self._logs, self._cells, spots)
+        return [int(min(size, _MOST_CELLS)) for size in found.tolist()]
+
+    def add(self, clique: AxisNames) -> None:
+        self._adjacent |= _joined(self._places, [clique])
 
 
 def _eliminated(

@@ -28,8 +28,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.compiled import compiled
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree, predicted_with_each
+from app.engine.inference.junction import GrowingTree, JunctionTree
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.pairs import pair_marginals
@@ -49,6 +50,9 @@ Pair = tuple[str, str]
 _PRICES = (0.0, 0.3, 1.0, 3.0)
 """Of a cell of the tree, in gains of all pairs over the most cells."""
 _LOOKED_AT = 12
+_LOOKED_AT_IN_ALL = 24_000
+"""Pairs that are held against each other for a place in the tree: so many at once, and fewer
+where there are thousands."""
 
 _WEIGHTS = tuple(4.0**power for power in range(-2, 13))
 """Rows that the pairwise model is worth beside the public rows of a separator's cell."""
@@ -117,6 +121,10 @@ class PublicCells:
 
     def counts(self, axes: AxisNames) -> Floats:
         sizes = [self.shape[name] for name in axes]
+        if len(axes) == 2:  # of which there may be many thousands
+            table = np.zeros(sizes, dtype=np.int64)
+            _count_pair(self._cells[axes[0]], self._cells[axes[1]], table)
+            return table.astype(np.float64)
         counts = np.bincount(self.flat(axes), minlength=math.prod(sizes))
         return counts.reshape(sizes).astype(np.float64)
 
@@ -135,6 +143,13 @@ class PublicCells:
         if self.rows.entities == self.rows.rows:
             return 1.0
         return float(self.some.variances(axes).sum()) / self.some.rows.rows
+
+
+@compiled
+def _count_pair(first: Integers, second: Integers, table: Integers) -> None:
+    """Add each row's pair of cells to the table."""
+    for row in range(first.size):
+        table[first[row], second[row]] += 1
 
 
 @dataclass(frozen=True)
@@ -262,20 +277,22 @@ def _greedy(
     shape: Mapping[str, int], gains: Mapping[Pair, float], most_cells: int, price: float
 ) -> tuple[Pair, ...]:
     open_pairs = sorted(gains, key=lambda pair: -gains[pair])
+    looked_at = max(2, min(_LOOKED_AT, _LOOKED_AT_IN_ALL // max(1, len(gains))))
     taken: list[Pair] = []
-    tree = sum(shape.values())
+    growing, tree = GrowingTree(shape), sum(shape.values())
     while open_pairs:
-        looked = open_pairs[:_LOOKED_AT]
-        sizes = dict(zip(looked, predicted_with_each(shape, taken, looked), strict=True))
+        looked = open_pairs[:looked_at]
+        sizes = dict(zip(looked, growing.with_each(looked), strict=True))
         worth = {pair: gains[pair] - price * (sizes[pair] - tree) for pair in looked}
         fitting = [pair for pair in looked if worth[pair] > 0 and sizes[pair] <= most_cells]
         gone = set(looked) - set(fitting)
         if fitting:
             best = max(fitting, key=lambda pair: worth[pair])
             taken.append(best)
+            growing.add(best)
             tree = sizes[best]
             gone.add(best)
-        open_pairs = [pair for pair in open_pairs if pair not in gone]
+        open_pairs[:looked_at] = [pair for pair in looked if pair not in gone]
     return tuple(taken)
 
 
