@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,14 +25,14 @@ EPSILONS = ("1", "10")
 DELTA = "1e-7"
 
 
-def report(runs: int) -> Iterator[str]:
+def report(runs: int, systems: Sequence[str]) -> Iterator[str]:
     yield "| synthesizer | epsilon | k-marginal, 24 columns | without INDP | seconds |"
     yield "|---|---|---|---|---|"
     real = _read(FILE)
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), workers=1) as (url, _):
         client = Halftone(url, KEY)
         dataset = client.upload(declaration(client), FILE, progress=False)
-        for name in SYNTHESIZERS:
+        for name in systems:
             for epsilon in EPSILONS:
                 scores, seconds = [], []
                 for _ in range(runs):

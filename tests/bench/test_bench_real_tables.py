@@ -6,11 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from app.engine.importers import import_nist_dictionary
 from app.engine.schema import Schema
 from bench.real_tables import census_dictionary, undeclared
+from bench.real_tables.purchases import Households, bounded, dealt_at_random
 from bench.real_tables.undeclared import Bought, bought, discovered, quantiles, rank_error
 
 
@@ -97,3 +99,18 @@ def test_what_is_added_to_the_imported_dictionary_completes_a_declaration() -> N
     assert schema.column("DENSITY").discovers == 50
     assert schema.column("INDP").grouping.cells == 19
     assert len(schema.constraints) == len(census_dictionary.RULES)
+
+
+def test_households_are_told_by_their_rows_and_weeks() -> None:
+    table = pd.DataFrame({"household_id": [1, 1, 1, 2, 2, 3], "week": [5, 5, 6, 1, 1, 9]})
+    made = Households.of(table)
+    assert sorted(zip(made.rows.tolist(), made.weeks.tolist(), strict=True)) == [
+        (1, 1),
+        (2, 1),
+        (3, 2),
+    ]
+    assert made.apart(made) == 0
+    fewer = Households.of(bounded(table, 2))
+    assert sorted(fewer.rows.tolist()) == [1, 2, 2]
+    assert made.apart(fewer) == pytest.approx(1 / 3)
+    assert len(dealt_at_random(table)) == len(table)
