@@ -47,6 +47,14 @@ def encoded(name: str, data: bytes) -> EncodeTotals:
     return encoder.totals
 
 
+@pytest.mark.parametrize(("path", "rows"), [("public_2022", 11_482), ("public_2019", 16_000)])
+def test_public_taxi_trips_are_read_by_the_dictionary_of_the_private_ones(
+    path: str, rows: int
+) -> None:
+    totals = encoded("taxi", (DATA / f"taxi/{path}.csv").read_bytes())
+    assert (totals.problems, totals.rows_kept) == ([], rows)
+
+
 @pytest.mark.parametrize(("name", "path", "rows"), READABLE)
 def test_a_real_table_is_read_whole(name: str, path: str, rows: int) -> None:
     totals = encoded(name, (DATA / path).read_bytes())
