@@ -13,7 +13,15 @@ from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_code
 from app.engine.grouping import Grouping
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement, Scored
+from app.engine.privacy.queries import (
+    Candidate,
+    Contribution,
+    Count,
+    GridReference,
+    Measurement,
+    Scored,
+)
+from app.engine.privacy.references import counts_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.axes import Axes, choose_axes
@@ -30,7 +38,7 @@ from app.engine.synthesizers.swift.budget import (
     usual_shares,
 )
 from app.engine.synthesizers.swift.forecast import MOST_SCORED_CELLS, most_pair_cells
-from app.engine.synthesizers.swift.params import SwiftParams
+from app.engine.synthesizers.swift.params import Shares, SwiftParams
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)
@@ -94,7 +102,12 @@ class Recorded:
         )
 
     def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
-        references = [[f.tolist() for f in c.reference] for c in candidates]  # type: ignore[union-attr]
+        references = [
+            counts_of(each.reference).tolist()
+            if isinstance(each.reference, GridReference)
+            else [factor.tolist() for factor in each.reference]
+            for each in candidates
+        ]
         question = (tuple(c.count for c in candidates), references)
         return self._answer(  # type: ignore[return-value]
             "scores", question, loss, lambda: self.inner.scores(candidates, loss)
@@ -260,7 +273,7 @@ def test_columns_get_what_noise_would_take_of_them() -> None:
     """A quarter of rho 0.16 for 4 columns of 9 cells (96 % of it): sigma is sqrt(50 / 0.96)."""
     deviation = (4 / (2 * 0.25 * 0.16 * 0.96)) ** 0.5
     shares = usual_shares(*begun(400, PrivacyLoss.zcdp(16 * 10**10), [9] * 4))
-    assert shares.one_way == pytest.approx(0.15 + 1.25 * 9 * deviation / 400, abs=6e-4)
+    assert shares.one_way == pytest.approx(1.6 * 9 * deviation / 400, abs=6e-4)
 
 
 @given(
@@ -304,11 +317,60 @@ def test_entities_tell_the_rows_so_that_none_are_asked_for_alone() -> None:
 
 def test_poor_columns_are_measured_with_more() -> None:
     paid = []
-    for rows in (300, 300_000):
-        asked = Recorded(session(PrivacyLoss.zcdp(10**9), rows=rows))
+    for rows in (100, 300_000):
+        asked = Recorded(session(PrivacyLoss.zcdp(10**10), rows=rows))
         Swift().fit(asked, params(), None, 7, quiet)  # type: ignore[arg-type]
         paid.append(asked.asked[1][2].amount)
     assert paid[0] > 2 * paid[1]
+
+
+def many(rows: int, loss: PrivacyLoss = GAUSSIAN) -> LocalSession:
+    """Thirty columns, each the one before or, one time in five, anything."""
+    schema = digits({f"c{i:02}": 3 for i in range(30)})
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 3, (30, rows))
+    for i in range(1, 30):
+        kept = rng.random(rows) < 0.8
+        values[i, kept] = values[i - 1, kept]
+    codes = {column.name: values[i] for i, column in enumerate(schema.columns)}
+    return session_on(schema, codes, loss)
+
+
+def test_pairs_of_many_columns_are_chosen_twice_and_none_is_counted_twice() -> None:
+    asked = Recorded(many(3000))
+    model = Swift().fit(asked, params(most_cells=2000), None, 7, quiet)  # type: ignore[arg-type]
+    assert [kind for kind, _, _ in asked.asked] == ["count"] + ["count", "scores"] * 2 + ["count"]
+    assert asked.remaining.amount <= 20
+    first, last = ([query.columns for query in asked.asked[i][1][0]] for i in (3, 5))  # type: ignore[index]
+    assert first
+    assert not set(first) & set(last)
+    again = Recorded(many(3000), asked.answers)
+    same = Swift().fit(again, params(most_cells=2000), None, 7, quiet)  # type: ignore[arg-type]
+    assert again.asked == asked.asked
+    assert same.dump() == model.dump()
+
+
+def test_shares_are_of_both_choices_together() -> None:
+    losses = Losses.of(GAUSSIAN, Shares(one_way=2, scores=1, two_way=1), 30, is_public=False)
+    assert losses.one_way.amount == 5 * 10**11
+    for parts in (losses.scored, losses.counted):
+        assert len(parts) == 2
+        assert sum(part.amount for part in parts) == pytest.approx(25 * 10**10, abs=2)
+
+
+@pytest.mark.parametrize(("columns", "is_public"), [(24, False), (101, False), (30, True)])
+def test_few_columns_too_many_and_those_with_public_rows_are_chosen_of_once(
+    columns: int, is_public: bool
+) -> None:
+    losses = Losses.of(GAUSSIAN, Shares(one_way=2, scores=1, two_way=1), columns, is_public)
+    assert (losses.first, losses.scores_again) == (None, None)
+
+
+def test_where_nothing_fits_a_first_choice_nothing_is_scored_again() -> None:
+    asked = Recorded(many(3000))
+    Swift().fit(asked, params(most_cells=100), None, 7, quiet)  # type: ignore[arg-type]
+    assert [kind for kind, _, _ in asked.asked] == ["count", "count", "scores", "count"]
+    assert asked.remaining.amount <= 20
 
 
 def test_the_forecast_counts_what_may_be_measured() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
+from app.engine.privacy.sensitivity import sensitivity
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Session
 from app.engine.synthesizers.opening import Start, opening_errors
@@ -23,34 +24,69 @@ _GUARDING_SCORES = 0.1
 _EXPECTED_ONE_WAY = 0.25
 _LEAST_ONE_WAY = 0.15
 _MOST_ONE_WAY = 0.75
-_MORE_FOR_NOISE = 1.25
+_EXPECTED_RHO = 0.01
+_POWER = 0.25
+_OF_DROWNED = 1.6
 
 _ROWS = 0.005
 _ROWS_OF_PURE = 0.02
 """Of the loss, for the number of rows: pure noise is linear in the loss."""
 
 
+_MANY_COLUMNS = range(25, 101)
+"""So many are chosen of twice: of fewer a second look told no more, and of more it takes long."""
+
+_FIRST = 0.5
+_SCORES_AGAIN = 0.33
+"""What the first choice gets of the loss of pairs, and the second look of that of scores."""
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Parts of the loss; no step that is not taken is paid for."""
+    """Parts of the loss; no step that is not taken is paid for.
+
+    `scores_again` and `first` are for a first choice of pairs, where there is one; `two_way` is
+    for the last.
+    """
 
     one_way: PrivacyLoss
     scores: PrivacyLoss
     two_way: PrivacyLoss
+    scores_again: PrivacyLoss | None = None
+    first: PrivacyLoss | None = None
 
     @classmethod
     def of(cls, loss: PrivacyLoss, shares: Shares, columns: int, is_public: bool) -> Losses:
         """`is_public`: whether there are public rows, whose pairs are scored even if there are two
         columns."""
         is_scoring = columns > (1 if is_public else 2)
-        parts = loss.split(
+        one_way, scores, two_way = loss.split(
             (
                 shares.one_way,
                 shares.scores if is_scoring else 0.0,
                 shares.two_way if columns > 1 else 0.0,
             )
         )
-        return cls(*parts)
+        if not looks_twice(columns, is_public):
+            return cls(one_way, scores, two_way)
+        scores, again = scores.split((1 - _SCORES_AGAIN, _SCORES_AGAIN))
+        first, two_way = two_way.split((_FIRST, 1 - _FIRST))
+        return cls(one_way, scores, two_way, again, first)
+
+    @property
+    def scored(self) -> tuple[PrivacyLoss, ...]:
+        """What each question about all pairs is paid."""
+        return (self.scores,) if self.scores_again is None else (self.scores, self.scores_again)
+
+    @property
+    def counted(self) -> tuple[PrivacyLoss, ...]:
+        """What the pairs of each choice are paid."""
+        return (self.two_way,) if self.first is None else (self.two_way, self.first)
+
+
+def looks_twice(columns: int, is_public: bool) -> bool:
+    """Whether pairs are chosen twice; public rows tell what a first choice would."""
+    return columns in _MANY_COLUMNS and not is_public
 
 
 def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:
@@ -75,12 +111,13 @@ def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
 
 
 def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Shares:
-    """More for the columns the less can be told of them with the rows that `begun` knows.
+    """What the columns get by the guarantee, and more where noise would drown them.
 
-    Noise of standard deviation sigma in each of c cells makes up c sigma of the rows, but no more
-    than all. The mean of that part over the columns, were a quarter of the loss for them, decides;
-    with the ends it was fitted to tables of the bench. Scores that also guard against drift of a
-    public table get more.
+    By what the loss means for a unit it is a quarter at rho 0.01, less where there is more. Noise
+    of standard deviation sigma in each of c cells makes up c sigma of the rows that `begun` knows,
+    but no more than all; 1.6 times the mean of that part over the columns, were a quarter of the
+    loss for them, is the least that they get. Both were fitted to tables of the bench. Scores that
+    also guard against drift of a public table get more.
     """
     quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
     errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
@@ -89,9 +126,19 @@ def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Sh
         min(cells * error / rows, 1.0)
         for cells, error in zip(begun.axes.shape, errors, strict=False)
     ]
-    part = math.fsum(noise) / max(len(noise), 1)
-    one_way = round(_LEAST_ONE_WAY + _MORE_FOR_NOISE * part, 3)
-    return _shares(min(one_way, _MOST_ONE_WAY), is_public)
+    drowned = math.fsum(noise) / max(len(noise), 1)
+    one_way = max(_by_guarantee(begun, unit), _OF_DROWNED * drowned)
+    return _shares(round(min(one_way, _MOST_ONE_WAY), 3), is_public)
+
+
+def _by_guarantee(begun: Start, unit: PrivacyUnit) -> float:
+    moved = sensitivity(begun.contribution, unit.max_rows, 2**62)
+    if begun.loss.kind == "pure":
+        rho = begun.loss.value**2 / (2 * moved.l1_counts**2)
+    else:
+        rho = begun.loss.value / moved.l2_counts**2
+    share = _EXPECTED_ONE_WAY * math.pow(max(rho, 1e-30) / _EXPECTED_RHO, -_POWER)
+    return max(share, _LEAST_ONE_WAY)
 
 
 def possible_shares(is_public: bool) -> tuple[Shares, ...]:

@@ -23,8 +23,8 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.opening import forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
-from app.engine.synthesizers.public_start import start_bytes, start_problems
-from app.engine.synthesizers.swift.budget import Losses, possible_shares, rows_loss
+from app.engine.synthesizers.public_start import compared_cells, start_bytes, start_problems
+from app.engine.synthesizers.swift.budget import Losses, looks_twice, possible_shares, rows_loss
 from app.engine.synthesizers.swift.params import SwiftParams
 
 MOST_COLUMNS = 200
@@ -37,6 +37,9 @@ _PRIOR_PART = 4
 """The public tree has at most one part in so many of the most cells."""
 
 _BYTES_PER_TREE_CELL = 100
+_BYTES_PER_COMPARED_CELL = 32
+"""A reference on its grid, what it was made of, and the message at both ends."""
+
 _BYTES_PER_MEASURED_CELL = 400
 """Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
@@ -73,14 +76,16 @@ def preflight(
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
+    is_twice = looks_twice(len(axes.names), is_public)
     measured = min(params.most_cells, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + params.most_cells
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
     memory += start_bytes(public, len(axes.names), prior_cells(params))
+    memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
-    problems += _choosing_problems(len(axes.names), limits)
+    problems += _choosing_problems(len(axes.names), is_twice, limits)
     # A child hands over its model, and with the scores each reference for every other column,
     # or of each pair.
     sent = 8 * sum(pair_cells) if is_public else 8 * (len(axes.names) - 1) * sum(axes.shape)
@@ -125,8 +130,9 @@ def _errors(
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors
+    lowest = min(losses.counted, key=lambda loss: loss.amount)
     usual, least = (
-        expected_error(contribution, unit, most, _of_each(losses.two_way, parts))
+        expected_error(contribution, unit, most, _of_each(lowest, parts))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
     )
     return (usual, *errors, least)
@@ -142,7 +148,8 @@ def _score_errors(
     if public is not None:
         return comparing_errors(axes, unit, public, losses.scores)
     counts = [Count(pair, axes.groupings) for pair in pairs]
-    return expected_distance_errors(counts, [1.0] * len(counts), unit, losses.scores)[:1]
+    lowest = min(losses.scored, key=lambda loss: loss.amount)
+    return expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)[:1]
 
 
 def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
@@ -160,9 +167,9 @@ def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
     )
 
 
-def _choosing_problems(columns: int, limits: Limits) -> tuple[Problem, ...]:
+def _choosing_problems(columns: int, is_twice: bool, limits: Limits) -> tuple[Problem, ...]:
     """Whether pairs may be chosen within half the time of a run."""
-    needed = columns**3 * _CHOOSING_SECONDS
+    needed = columns**3 * _CHOOSING_SECONDS * (2 if is_twice else 1)
     if needed <= limits.time_s / 2:
         return ()
     return (

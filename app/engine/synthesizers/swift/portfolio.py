@@ -98,19 +98,21 @@ def choose(
     most_cells: int,
     *,
     cliques: Sequence[AxisNames] = (),
+    measured: int = 0,
 ) -> tuple[Chosen, ...]:
     """The pairs to measure, first chosen first; deterministic.
 
     The junction tree over them and `cliques`, which are in it from the start, and the pairs
-    together, have at most `most_cells` cells. Greedy: the pair that adds most to the sum is
-    taken, less a price for each cell that the tree grows by, as long as any is worth its price.
-    Where cells are scarce a high price does better, else none: some are tried, and the best sum
-    wins.
+    together with the `measured` cells of earlier ones, have at most `most_cells` cells. Greedy:
+    the pair that adds most to the sum is taken, less a price for each cell that the tree grows by,
+    as long as any is worth its price. Where cells are scarce a high price does better, else none:
+    some are tried, and the best sum wins.
     """
     race = _Race(options, noise)
     whole = sum(max(option.weight * option.gain, 0.0) for option in options)
     runs = [
-        _greedy(race, shape, most_cells, price * whole / most_cells, cliques) for price in _PRICES
+        _greedy(race, shape, most_cells, price * whole / most_cells, cliques, measured)
+        for price in _PRICES
     ]
     best = max(runs, key=lambda run: run.sum)
     return shared([options[i] for i in best.taken], noise)
@@ -122,9 +124,10 @@ def _greedy(
     most_cells: int,
     price: float,
     cliques: Sequence[AxisNames],
+    measured: int,
 ) -> _Run:
     run = _Run(race)
-    tree, measured = predicted_cells(shape, cliques) if cliques else sum(shape.values()), 0
+    tree = predicted_cells(shape, cliques) if cliques else sum(shape.values())
     while promising := run.promising(_LOOKED_AT):
         best: tuple[float, int, int] | None = None
         trees = predicted_with_each(

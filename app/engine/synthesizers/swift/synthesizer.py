@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-import numpy as np
-
-from app.engine.inference.estimation import fit
-from app.engine.inference.measurements import NoisyMarginal
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
+from app.engine.privacy.queries import Candidate, Contribution, Count
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import opening
-from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import (
     Limits,
     Preflight,
@@ -24,28 +18,16 @@ from app.engine.synthesizers.base import (
     Session,
 )
 from app.engine.synthesizers.bought import delta_for_values
-from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
-from app.engine.synthesizers.contribution import expected_error
+from app.engine.synthesizers.columns import Columns
 from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.one_way import OneWays
 from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import compare, distances, guarded, scored_by
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses, usual_shares, with_rows
 from app.engine.synthesizers.swift.params import SwiftParams
-from app.engine.synthesizers.swift.portfolio import Chosen, Noise, Option, Pair, choose, shared
-from app.engine.synthesizers.zeros import structural_zeros
-
-_PULL = 0.5
-_LEAST_SHRINKAGE = 0.3
-"""Weaker pulls leave the estimate as it is, and take several times as long."""
-
-_TOLERANCE = 0.2
-"""Tighter fits were no nearer to the truth."""
-
-_LEAST_DEPENDENCE = 0.05
-_LEAST_DEVIATION = 1e-3
+from app.engine.synthesizers.swift.portfolio import Option, Pair
+from app.engine.synthesizers.swift.rounds import Rounds
 
 
 class Swift:
@@ -98,36 +80,12 @@ class Swift:
                 rows, session.schema, columns, forecast.prior_cells(params), most
             )
             prior, options = _from_public(session, asked, params, rule, losses.scores, most)
-        cliques = () if prior is None else prior.cliques
-        progress(0.4, "choosing pairs")
-        noise = _noise(session, contribution, opened.measured, most)
-        if len(columns.merged.names) > 2:
-            chosen = choose(options, columns.shape, noise, params.most_cells, cliques=cliques)
-        else:
-            chosen = shared(options, noise)
-        progress(0.5, "counting pairs")
-        answers: tuple[Measurement, ...] = ()
+        progress(0.4, "choosing and counting pairs")
+        rounds = Rounds(session, opened, contribution, options, most, prior)
         if len(axes.names) > 1:
-            answers = _measure(session, columns.merged, chosen, contribution)
+            rounds.count_all(params.most_cells, losses.first, losses.scores_again)
         progress(0.7, "fitting the model")
-        marginals = [*columns.marginals, *(in_rows(answer, columns.size) for answer in answers)]
-        gains = {option.pair: option.gain for option in options}
-        graph = fit(
-            columns.shape,
-            marginals,
-            columns.total,
-            shrinkage=_shrinkage(
-                marginals, [gains[each.pair] for each in chosen], answers, columns.total
-            ),
-            tolerance=_TOLERANCE,
-            base=None if prior is None else prior.factors,
-            zeros=structural_zeros(
-                session.schema,
-                columns.merged.groupings,
-                [*cliques, *(each.axes for each in marginals)],
-            ),
-        )
-        return opened.model(self.name, graph)
+        return opened.model(self.name, rounds.fitted())
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
         return TableModel.load(self.name, schema, unit, data)
@@ -186,55 +144,3 @@ def _scores(
         for pair in pairs
     ]
     return [float(gain) for gain in session.scores(candidates, loss).values]
-
-
-def _noise(
-    session: Session, contribution: Contribution, measured: OneWays, most_cells: int
-) -> Noise:
-    """The noise of a cell for all that is left, in rows."""
-    left = PrivacyLoss(session.remaining.kind, session.remaining.amount)
-    deviation = expected_error(contribution, session.unit, most_cells, left)
-    rows = float(np.mean([rows_per_count(answer, measured.size) for answer in measured.answers]))
-    law: Literal["laplace", "gaussian"] = "laplace" if left.kind == "pure" else "gaussian"
-    return Noise(law, max(deviation * rows, _LEAST_DEVIATION))
-
-
-def _measure(
-    session: Session, axes: Axes, chosen: Sequence[Chosen], contribution: Contribution
-) -> tuple[Measurement, ...]:
-    """Noisy histograms of the pairs, for all that is left of the allowance.
-
-    Where no pair is worth its noise, the columns are measured once more.
-    """
-    asked: list[tuple[str, ...]] = [each.pair for each in chosen]
-    asked = asked or [(name,) for name in axes.names]
-    questions = [
-        Count(names, {name: axes.groupings[name] for name in names}, contribution)
-        for names in asked
-    ]
-    left = PrivacyLoss(session.remaining.kind, session.remaining.amount)
-    return session.count(questions, left, [each.share for each in chosen] or None)
-
-
-def _shrinkage(
-    marginals: Sequence[NoisyMarginal],
-    gains: Sequence[float],
-    answers: Sequence[Measurement],
-    total: float,
-) -> float:
-    """What the fit is pulled by, in the terms of `estimation.fit`.
-
-    If the logarithm of a cell's count over its expectation mu varied by tau^2 from cell to cell,
-    the best pull on the cell would be c mu = 1 / tau^2. The mean mu is total / cells in rows, the
-    L1 distance of a pair from independence about tau times the total: so c is, up to a factor
-    near 1, cells / distance^2, the distance as a share of the total. The factor was found on the
-    bench's tables.
-    """
-    if not gains:
-        return _LEAST_SHRINKAGE
-    shares = np.clip(np.array(gains) / total, _LEAST_DEPENDENCE, 1.0)
-    cells = sum(answer.values.size for answer in answers) / len(answers)
-    pull = _PULL * cells / float(np.mean(shares**2))
-    variances = [np.broadcast_to(each.variance, each.values.shape).ravel() for each in marginals]
-    deviation = float(np.sqrt(np.concatenate(variances).mean()))
-    return max(pull * deviation / total, _LEAST_SHRINKAGE)
