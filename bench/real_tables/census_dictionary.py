@@ -23,10 +23,10 @@ def _implied(when: dict[str, Any], **then: list[int | None]) -> dict[str, Any]:
 
 _INDUSTRIES = [170, 370, 570, 770, 1070, 4070, 4670, 6070, 6470, 6870]
 _INDUSTRIES += [7270, 7860, 7970, 8370, 8560, 8770, 9370, 9670, 9920]
-_DOLLARS = [-9000, *range(0, 40_000, 2500), *range(40_000, 80_000, 5000)]
-_DOLLARS += [*range(80_000, 140_000, 10_000), 150_000, 175_000, 200_000, 250_000]
-_DOLLARS += [300_000, 400_000, 500_000, 700_000]
-_WEIGHTS = [*range(1, 201, 5), *range(201, 400, 20), 400, 500, 600, 800, 1000]
+_DOLLARS = [-9000, *range(0, 15_000, 2500), *range(15_000, 40_000, 5000)]
+_DOLLARS += [*range(40_000, 80_000, 10_000), 80_000, 100_000, 120_000, 150_000]
+_DOLLARS += [200_000, 300_000, 500_000]
+_WEIGHTS = [*range(1, 201, 10), 221, 261, 301, 401, 600, 1000]
 _AGES = [0, 3, 5, 10, 15, 16, *range(20, 100, 5)]
 
 ADDED: dict[str, dict[str, Any]] = {
@@ -43,9 +43,9 @@ ADDED: dict[str, dict[str, Any]] = {
     },
     # The importer has bins bought where a range is wide, for it knows no scale. How incomes,
     # ratios and weights of a survey lie is known from any earlier one: narrow steps where they
-    # are common, wide ones beyond. Many have no income.
+    # are common, wide ones beyond, no more than 7,634 rows bear. Many have no income.
     "PINCP": {"bins": _DOLLARS, "special": [0]},
-    "POVPIP": {"bins": 100},
+    "POVPIP": {"bins": 25},
     "PWGTP": {"bins": _WEIGHTS},
     "WGTP": {"bins": _WEIGHTS},
 }
