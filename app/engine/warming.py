@@ -1,7 +1,7 @@
 """Stores the machine code of the compiled loops beside the code: `python -m app.engine.warming`.
 
-Run once at set-up. Every built-in synthesizer makes rows of a small invented table, so that the
-loops meet the very types that a release hands them.
+Run once at set-up. Every built-in synthesizer makes rows of a small invented table, beside a
+public one too where it takes that, so that the loops meet the very types that a release hands them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits, Synthesizer, generator
+from app.engine.synthesizers.base import (
+    Limits,
+    PublicFacts,
+    PublicTable,
+    Synthesizer,
+    Table,
+    generator,
+    public_use,
+)
 
 ROWS = 400
 _GUARANTEE = Guarantee(epsilon=10**13, delta=10**12)
@@ -38,17 +46,23 @@ def _runs(name: str) -> bool:
     except ValueError:
         return False
     fitted = [_fits(synthesizer, params, unit) for unit in (_ROW, _PERSON)]
+    if public_use(synthesizer) == "optional":
+        fitted.append(_fits(synthesizer, params, _ROW, has_public=True))
     return all(fitted)
 
 
-def _fits(synthesizer: Synthesizer, params: BaseModel, unit: PrivacyUnit) -> bool:
+def _fits(
+    synthesizer: Synthesizer, params: BaseModel, unit: PrivacyUnit, *, has_public: bool = False
+) -> bool:
     schema = _schema(unit)
     codes, people = _table()
     entities = people if unit.kind == "entity" else None
+    public = PublicTable(schema, Table(codes, ROWS)) if has_public else None
+    facts = PublicFacts(schema, ROWS) if has_public else None
     session = open_session(codes, schema, unit, _GUARANTEE, entities=entities)
-    if synthesizer.check(schema, unit, params, session.allowance, None, _LIMITS).problems:
+    if synthesizer.check(schema, unit, params, session.allowance, facts, _LIMITS).problems:
         return False
-    model = synthesizer.fit(session, params, None, 0, _silent)
+    model = synthesizer.fit(session, params, public, 0, _silent)
     model.sample(ROWS, generator(0))
     return True
 

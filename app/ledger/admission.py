@@ -44,12 +44,17 @@ class Admission:
 @dataclass(frozen=True, slots=True)
 class Preview:
     """What `admit` would do now. `remaining_after` is what the caller could still spend
-    then, out of the scopes they may see; None where nothing fits or nothing may be told."""
+    then, out of the scopes they may see; None where nothing fits or nothing may be told.
+    `refusal` is what `admit` would raise, None where it would charge."""
 
-    fits: bool
     charge: Charge
     loss: PrivacyLoss
     remaining_after: dict[str, str] | None
+    refusal: HalftoneError | None
+
+    @property
+    def fits(self) -> bool:
+        return self.refusal is None
 
 
 def admit(
@@ -103,13 +108,13 @@ def preview(
 ) -> Preview:
     """What admission would say now; nothing is changed. Raises `Invalid` as `admit` does."""
     request = _Request(account, grant, reveal_account, guarantee, approximate_delta)
-    fits = request.refusal(session) is None
+    refusal = request.refusal(session)
     left = request.visible_remaining(session)
     after = None
-    if fits and left is not None:
+    if refusal is None and left is not None:
         rest = Charge(left.primary - request.charge.primary, left.delta - request.charge.delta)
         after = rest.as_wire(request.accountant)
-    return Preview(fits, request.charge, request.loss, after)
+    return Preview(request.charge, request.loss, after, refusal)
 
 
 class _Request:

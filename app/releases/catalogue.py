@@ -23,7 +23,7 @@ from app.engine.adapters.virtualenvs import is_installed
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import loss_to_json
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
+from app.engine.synthesizers import choice, registry
 from app.engine.synthesizers.base import (
     Limits,
     Problem,
@@ -69,6 +69,11 @@ class Description:
     """False if it is installed and does not answer."""
 
 
+_AUTOMATIC = Description(
+    registry.automatic(), choice.TITLE, choice.REFERENCE, AutoParams.model_json_schema()
+)
+
+
 class Catalogue:
     """What is installed when the process starts; descriptions are made once."""
 
@@ -80,8 +85,9 @@ class Catalogue:
         self._found: OrderedDict[str, tuple[Problem, ...]] = OrderedDict()
         self._remembering = threading.Lock()
 
-    def entries(self) -> list[Entry]:
-        return [entry for entry in self._entries.values() if self._is_there(entry)]
+    def names(self) -> list[str]:
+        """What is installed and can be asked for by name."""
+        return [entry.name for entry in self._entries.values() if self._is_there(entry)]
 
     def entry(self, name: str) -> Entry:
         """Raises `Invalid` for a name that a request got wrong, and for an adapter without its
@@ -100,7 +106,9 @@ class Catalogue:
         return entry
 
     def describe(self, name: str) -> Description:
-        """Raises `NotFound`; asks a third party once, in a child."""
+        """Of `auto` too. Raises `NotFound`; asks a third party once, in a child."""
+        if name == AUTO:
+            return _AUTOMATIC
         if name not in self._entries or not self._is_there(self._entries[name]):
             raise NotFound("There is no synthesizer of that name.")
         with self._lock:
@@ -177,7 +185,7 @@ class Catalogue:
             )
         else:
             message = "There is no synthesizer of that name."
-        names = ", ".join((AUTO, *(entry.name for entry in self.entries())))
+        names = ", ".join((AUTO, *self.names()))
         return Invalid.at("/synthesizer", message, f"Use one of {names}.")
 
     def auto_params(self, form: dict[str, Any]) -> AutoParams:

@@ -24,7 +24,7 @@ from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts
-from app.engine.synthesizers.choice import AUTO, choices, form_for
+from app.engine.synthesizers.choice import AUTO, Request, choices, form_for
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
@@ -76,7 +76,8 @@ class Terms:
 class Costing:
     """The outcome: with `problems` the release is refused and the rest may be missing.
 
-    `why` tells why the synthesizer was picked, None where the request names it.
+    `why` tells why the synthesizer was picked, None where the request names it or none could
+    be picked.
     """
 
     entry: Entry | None
@@ -93,9 +94,16 @@ class Costing:
 
     @property
     def expected_error(self) -> float | None:
-        if self.preflight is None or not math.isfinite(self.preflight.expected_error):
-            return None
-        return self.preflight.expected_error
+        return None if self.preflight is None else _told(self.preflight.expected_error)
+
+    @property
+    def least_expected_error(self) -> float | None:
+        least = None if self.preflight is None else self.preflight.least_expected_error
+        return self.expected_error if least is None else _told(least)
+
+
+def _told(error: float) -> float | None:
+    return error if math.isfinite(error) else None
 
 
 @dataclass
@@ -150,7 +158,7 @@ def cost(
     opened for the rows of a public dataset alone.
 
     Where none is named, the first that could run is picked; if none could, what stands in the
-    way of the first is told.
+    way of the first is told, and no reason for a choice.
     """
     if form.synthesizer != AUTO:
         return _cost(facts, catalogue, form, database, settings)
@@ -159,8 +167,14 @@ def cost(
     except Invalid as error:
         return Costing(None, None, {}, facts.terms, None, (*facts.problems, *error.errors))
     refused: list[Costing] = []
-    unit = PrivacyUnit.parse(facts.dataset.unit)
-    for choice in choices(unit, facts.public):
+    request = Request(
+        dictionary_of(facts.dataset),
+        PrivacyUnit.parse(facts.dataset.unit),
+        params,
+        None if facts.terms is None else facts.terms.loss,
+        facts.public,
+    )
+    for choice in choices(request):
         named = form.model_copy(
             update={
                 "synthesizer": choice.synthesizer,
@@ -171,7 +185,7 @@ def cost(
         if not costed.problems:
             return replace(costed, why=_why(costed, refused))
         refused.append(costed)
-    return refused[0]
+    return replace(refused[0], why=None)
 
 
 def _why(picked: Costing, refused: Sequence[Costing]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from app.engine.synthesizers import registry
+from app.engine.synthesizers import choice, registry
 from app.engine.synthesizers.choice import AUTO, AutoParams
 
 if TYPE_CHECKING:  # workers know the forms too, and serve no HTTP
@@ -81,11 +81,9 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
     },
 }
 
-_AUTO_TITLE = "Picked by the service from public facts"
-
 REQUESTS: dict[str, Example] = {
     name: {
-        "summary": _AUTO_TITLE if name == AUTO else registry.builtin(name).title,
+        "summary": choice.TITLE if name == AUTO else registry.builtin(name).title,
         "value": request,
     }
     for name, request in _EXAMPLES.items()
@@ -161,7 +159,7 @@ def with_forms(schema: dict[str, Any]) -> None:
 def _auto() -> dict[str, Any]:
     return {
         "title": AUTO,
-        "description": _AUTO_TITLE,
+        "description": choice.TITLE,
         "properties": {
             "synthesizer": {"const": AUTO, "description": "Or left out."},
             "params": {

@@ -234,6 +234,35 @@ class ProblemOut(BaseModel):
     )
 
 
+class RefusalOut(BaseModel):
+    """Why the budget would refuse a release now: what the 409 of the release itself would tell."""
+
+    detail: str = Field(
+        description="In words.", examples=["The release costs more than the budget has left."]
+    )
+    scope: Literal["account", "grant"] | None = Field(
+        description="What has too little left: the account, or your allowance. Null, with all that"
+        " follows, if nothing is admitted for another reason, which `detail` tells.",
+        examples=["account"],
+    )
+    limited_by: Literal["epsilon", "delta", "rho"] | None = Field(
+        description="Which amount has too little left.", examples=["rho"]
+    )
+    spent: dict[str, str] | None = Field(
+        description="What that scope has spent; null where the budget of the account is not shown.",
+        examples=[{"rho": "1.53443", "delta": "0"}],
+    )
+    remaining: dict[str, str] | None = Field(
+        description="What that scope has left; null where the budget of the account is not shown.",
+        examples=[{"rho": "0.00485", "delta": "0"}],
+    )
+    largest_epsilon: str | None = Field(
+        description="What would fit at the request's own delta; null if nothing would, or where the"
+        " budget of the account is not shown.",
+        examples=["0.43"],
+    )
+
+
 class PreflightOut(BaseModel):
     """What a release would cost and need, from public facts alone; nothing is charged."""
 
@@ -247,8 +276,12 @@ class PreflightOut(BaseModel):
         examples=["swift"],
     )
     why: str | None = Field(
-        description="Why it was picked; null where the request names it.",
-        examples=["it came nearest to the truth on tables of every kind, in seconds"],
+        description="Why it was picked, and what stood in the way of those before it; null where"
+        " the request names it, and where `problems` stand in the way of every choice.",
+        examples=[
+            "`swift` came nearest to the truth on tables of every kind, in seconds (14 columns of"
+            " 588 cells, unit: row, noise of about 34 rows in a cell of a column)"
+        ],
     )
     charge: dict[str, str] | None = Field(
         description="What would be booked, in the account's terms; null if the guarantee cannot "
@@ -265,10 +298,26 @@ class PreflightOut(BaseModel):
         description="Memory that the run would take.", examples=[190000000]
     )
     expected_error: float | None = Field(
-        description="Standard deviation of the noise in one measured cell, in counts.",
+        description="Standard deviation of the noise in one measured cell, in counts. Where a run"
+        " on entities is yet to choose how much each of them counts (`contribution` `auto`), this"
+        " is that of the rule with the most noise, by which all rows of an entity count: what is"
+        " bought of entities usually chooses one nearer to `expected_error_at_least`.",
         examples=[4.53],
     )
-    problems: list[ProblemOut] = Field(description="Why it would be refused, besides budget.")
+    expected_error_at_least: float | None = Field(
+        description="The same under the rule with the least noise that the run may choose, by"
+        " which an entity counts as about one row; equal to `expected_error` where the rule is"
+        " known.",
+        examples=[4.53],
+    )
+    refusal: RefusalOut | None = Field(
+        description="Why the budget would refuse it; null where it would cover the charge, or"
+        " where there is no charge to tell.",
+        examples=[None],
+    )
+    problems: list[ProblemOut] = Field(
+        description="Why it would be refused, besides budget, which `refusal` tells."
+    )
 
 
 class ReleaseIn(Form):
@@ -280,8 +329,8 @@ class ReleaseIn(Form):
         AUTO,
         min_length=1,
         max_length=64,
-        description="Its registered name. `auto`, also if omitted: one is picked from public "
-        "facts, and the preflight says which and why.",
+        description="Its registered name, see `/v1/synthesizers`. `auto`, also if omitted: one is "
+        "picked from public facts, and the preflight says which and why.",
     )
     params: dict[str, Any] = Field(
         default_factory=dict,

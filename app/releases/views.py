@@ -10,9 +10,11 @@ from sqlalchemy.orm import Session
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import AccountRow
+from app.problems import HalftoneError
 from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
 from app.releases.schemas import (
+    RefusalOut,
     ReleaseOut,
     ReleaseState,
     RepairsOut,
@@ -47,6 +49,14 @@ def releases(
         )
         for release, dataset in rows
     ]
+
+
+def refusal(error: HalftoneError | None) -> RefusalOut | None:
+    """Why the budget would refuse, as a preflight tells it."""
+    if error is None:
+        return None
+    amounts = {name: error.extra.get(name) for name in RefusalOut.model_fields if name != "detail"}
+    return RefusalOut(detail=error.detail, **amounts)
 
 
 def release(

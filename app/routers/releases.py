@@ -156,6 +156,8 @@ def preflight(
         cells=None if needs is None else needs.cells,
         memory_bytes=None if needs is None else needs.memory_bytes,
         expected_error=costed.expected_error,
+        expected_error_at_least=costed.least_expected_error,
+        refusal=None if preview is None else views.refusal(preview.refusal),
         problems=[
             ProblemOut(pointer=fault.pointer, message=fault.message, remedy=fault.remedy)
             for fault in costed.problems

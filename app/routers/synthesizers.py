@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
+from app.engine.synthesizers.choice import AUTO
 from app.releases.catalogue import Description
 from app.routers.dependencies import Caller
 from app.routers.description import refusing
@@ -19,7 +20,10 @@ router = APIRouter(prefix="/v1", tags=["synthesizers"], route_class=ExactRoute)
 class SynthesizerOut(BaseModel):
     """One method of making synthetic data."""
 
-    name: str = Field(description="What a release asks for it by.", examples=["mst"])
+    name: str = Field(
+        description="What a release asks for it by. `auto` leaves the choice to the service.",
+        examples=["mst"],
+    )
     title: str = Field(
         description="The method in a few words.",
         examples=["Maximum spanning tree of two-way marginals"],
@@ -32,7 +36,8 @@ class SynthesizerOut(BaseModel):
     distribution: str = Field(description="The package that holds it.", examples=["halftone"])
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
-        "allows it to read the bounded table, and it vouches for its own guarantee."
+        "allows it to read the bounded table, and it vouches for its own guarantee. `auto` picks "
+        "among enforced ones alone."
     )
     state: Literal["available", "unavailable"] = Field(
         description="`unavailable`: installed, but it does not answer.", examples=["available"]
@@ -46,7 +51,7 @@ class SynthesizerFormOut(SynthesizerOut):
 
 
 class SynthesizersOut(BaseModel):
-    """All synthesizers that can be used: built-ins first."""
+    """All synthesizers that can be used: `auto` and the built-ins first."""
 
     items: list[SynthesizerOut] = Field(description="Every synthesizer.")
     next: str | None = Field(None, description="Always null: they fit one page.")
@@ -54,8 +59,12 @@ class SynthesizersOut(BaseModel):
 
 @router.get("/synthesizers", operation_id="list_synthesizers", summary="List synthesizers")
 def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
-    """The built-in ones first, then those that were installed besides."""
-    described = [catalogue.describe(entry.name) for entry in catalogue.entries()]
+    """`auto`, which picks among the built-in ones; these; then those that were installed besides.
+
+    A release that names none, or `auto`, leaves the choice to the service: its preflight tells
+    which would run and why, and the release names what was picked.
+    """
+    described = [catalogue.describe(name) for name in (AUTO, *catalogue.names())]
     return SynthesizersOut(items=[SynthesizerOut(**_facts(each)) for each in described])
 
 
@@ -70,7 +79,10 @@ def get_synthesizer(
     _: Caller,
     catalogue: CatalogueDep,
 ) -> SynthesizerFormOut:
-    """Where the method is from, and the JSON Schema of the form that `params` takes."""
+    """Where the method is from, and the JSON Schema of the form that `params` takes.
+
+    That of `auto` has what any of the methods that it picks takes.
+    """
     described = catalogue.describe(name)
     return SynthesizerFormOut(**_facts(described), params=described.params_schema)
 

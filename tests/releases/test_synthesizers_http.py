@@ -12,12 +12,24 @@ from app.releases.schemas import ReleaseIn
 def test_built_ins_are_listed_with_their_forms(service: World) -> None:
     listed = service.custodian.get("/v1/synthesizers").json()
     names = [item["name"] for item in listed["items"]]
+    assert names[0] == "auto"
     assert {"histogram", "independent", "mst"} <= set(names)
     for name in names:
         form = service.custodian.get(f"/v1/synthesizers/{name}").json()
         assert form["params"]["type"] == "object"
         assert form["assurance"] == "enforced"
     assert service.custodian.get("/v1/synthesizers/none").status_code == 404
+
+
+def test_auto_is_described_with_the_form_that_it_takes(service: World) -> None:
+    form = service.custodian.get("/v1/synthesizers/auto").json()
+    assert set(form["params"]["properties"]) == {"columns", "bins", "target"}
+    assert form["state"] == "available"
+    body = {"synthesizer": form["name"], "guarantee": {"epsilon": "1"}}
+    asked = service.custodian.post(f"/v1/datasets/{service.add_dataset()}/releases", body).json()
+    assert asked["synthesizer"] in {
+        each["name"] for each in service.custodian.get("/v1/synthesizers").json()["items"][1:]
+    }
 
 
 def test_a_synthesizer_is_listed_in_the_version_that_releases_state(service: World) -> None:

@@ -2,36 +2,44 @@
 
 The choice is made from public facts alone, before anything is charged, and costs nothing. The
 order is what did best on real tables (`docs/synthesizers/auto.md`); of those in order, the first
-that could run is taken.
+that could run is taken, by its own forecast of memory, time and noise from columns, cells, unit
+and guarantee.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import Field
 
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
-from app.engine.synthesizers.axes import Bins
+from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import Params, PublicFacts
+from app.engine.synthesizers.contribution import expected_error
+from app.engine.synthesizers.swift.budget import looks_twice
 
 AUTO = "auto"
 
+_FOR_COLUMNS = 0.25
+"""Of the guarantee: what `swift` is expected to spend on columns."""
+
 _IN_ORDER: Mapping[str, str] = {
-    "swift": "it came nearest to the truth on tables of every kind, in seconds",
-    "mst": "it measures a single tree of pairs, and so needs less memory and time",
-    "independent": "it measures each column alone, which any table allows",
+    "swift": "`swift` came nearest to the truth on tables of every kind, in seconds",
+    "mst": "`mst` measures a single tree of pairs, and so needs less memory and time",
+    "independent": "`independent` measures each column alone, which any table allows",
 }
-_WITH_PUBLIC_ENTITIES = {
-    "public_reweighted": "the entities of the public dataset, weighed by noisy measurements, keep "
-    "what no small budget could measure"
-}
-_WITH_PUBLIC_ROWS = {
-    "swift": "it starts from the public dataset and finds by noisy scores where that has drifted"
-}
+_TWICE = ", and looks twice at the pairs of so many columns"
+_FROM_PUBLIC_ROWS = ", and starts from the public dataset, whose drift it finds by noisy scores"
+_PUBLIC_ENTITIES = (
+    "`public_reweighted` keeps the entities of the public dataset, weighed by noisy measurements, "
+    "and with them what no small budget could measure"
+)
 
 
 class AutoParams(Params):
@@ -50,6 +58,38 @@ class AutoParams(Params):
     )
 
 
+@dataclass(frozen=True)
+class Request:
+    """The public facts of a request; `loss` is None where the guarantee could not be booked."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    params: AutoParams
+    loss: PrivacyLoss | None = None
+    public: PublicFacts | None = None
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The chosen columns that there are, as they would be counted."""
+        return choose_axes(self.schema, self.params.columns, self.params.bins, buys=True)[0]
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation, in rows, in a cell of a column, were all columns counted for a
+        quarter of the guarantee; None where nothing can be counted."""
+        if self.loss is None or not self.axes.names:
+            return None
+        each, *_ = self.loss.split((_FOR_COLUMNS / len(self.axes.names), 1 - _FOR_COLUMNS))
+        return expected_error(Contribution(), self.unit, 2**62, each)
+
+    def __str__(self) -> str:
+        kind = "row" if self.unit.kind == "row" else f"entity of at most {self.unit.max_rows} rows"
+        facts = [f"{len(self.axes.names)} columns of {sum(self.axes.shape)} cells", f"unit: {kind}"]
+        if self.noise is not None:
+            facts.append(f"noise of about {self.noise:,.0f} rows in a cell of a column")
+        return ", ".join(facts)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A synthesizer, and why it would be the one."""
@@ -58,15 +98,20 @@ class Choice:
     why: str
 
 
-def choices(unit: PrivacyUnit, public: PublicFacts | None) -> Iterator[Choice]:
+def choices(request: Request) -> Iterator[Choice]:
     """What to try, best first."""
-    order = dict(_IN_ORDER)
-    if public is not None and unit.kind == "entity":
-        order = {**_WITH_PUBLIC_ENTITIES, **order}
-    elif public is not None:
-        order |= _WITH_PUBLIC_ROWS
-    for name, why in order.items():
-        yield Choice(name, why)
+    if request.public is not None and request.unit.kind == "entity":
+        yield Choice("public_reweighted", f"{_PUBLIC_ENTITIES} ({request})")
+    for name, why in _IN_ORDER.items():
+        yield Choice(name, f"{why}{_also(name, request)} ({request})")
+
+
+def _also(name: str, request: Request) -> str:
+    if name != "swift":
+        return ""
+    if request.public is not None:
+        return _FROM_PUBLIC_ROWS
+    return _TWICE if looks_twice(len(request.axes.names), is_public=False) else ""
 
 
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:

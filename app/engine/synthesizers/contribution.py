@@ -31,6 +31,13 @@ class ChosenRule(Params):
             return Contribution()
         return Contribution("clipped", norm=float(unit.max_rows))
 
+    def narrowest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+        """The rule of the smallest noise among those that may be chosen."""
+        if loss.kind == "pure" and unit.max_rows > 1:
+            return Contribution("distinct", limit=1)
+        widest = self.widest(unit, loss)
+        return Contribution("clipped", norm=1.0) if widest.rule == "clipped" else widest
+
 
 class AllRows(Params):
     """Each unit counts with all its rows, at most the dictionary's `max_rows`."""

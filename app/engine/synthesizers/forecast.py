@@ -68,16 +68,26 @@ def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
 
 
 def _time_problems(cells: int, limits: Limits) -> tuple[Problem, ...]:
-    if cells * _SECONDS_PER_CELL <= limits.time_s / 2:
-        return ()
-    needed = round(cells * _SECONDS_PER_CELL)
-    return (
-        Problem(
-            "/params",
-            f"drawing the noise of {cells} cells would take about {needed} seconds",
-            "choose fewer columns, or coarser `bins`",
-        ),
+    return time_problems(
+        cells * _SECONDS_PER_CELL,
+        f"drawing the noise of {cells} cells",
+        "choose fewer columns, or coarser `bins`",
+        limits,
+        "/params",
     )
+
+
+def time_problems(
+    seconds: float, doing: str, remedy: str, limits: Limits, pointer: str = "/params/columns"
+) -> tuple[Problem, ...]:
+    """A step that would take over half the time of a run."""
+    if seconds <= limits.time_s / 2:
+        return ()
+    message = (
+        f"{doing} would take about {seconds:.0f} seconds, over half of the {limits.time_s:.0f}"
+        " seconds that a run may take"
+    )
+    return (Problem(pointer, message, remedy),)
 
 
 def message_problems(axes: Axes, size_bytes: int = 0) -> tuple[Problem, ...]:

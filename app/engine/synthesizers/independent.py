@@ -119,7 +119,7 @@ class Independent:
             return Preflight(0, memory, 0.0, problems)
         errors = opening_errors(axes, contribution, unit, loss)
         problems += noise_problems(errors, contribution)
-        return Preflight(cells, memory, errors[0], problems)
+        return plan.preflight(cells, memory, errors[0], problems)
 
     def delta_for_values(self, params: IndependentParams, schema: Schema) -> float:
         return delta_for_values(schema, params)

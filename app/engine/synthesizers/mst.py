@@ -40,6 +40,7 @@ from app.engine.synthesizers.forecast import (
     message_problems,
     question_problems,
     run_problems,
+    time_problems,
 )
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.opening import TableParams, opening_errors
@@ -66,6 +67,9 @@ MOST_COLUMNS = 200
 
 MOST_PRIOR_CELLS = 250_000
 """Cells of the tree that public rows make."""
+
+_CHOOSING_SECONDS = 2.5e-5
+"""By the cube of the columns: 23 s of one core for 100 were measured."""
 
 _BYTES_PER_CELL = 160
 """Counts and their copy through the pipe, then about a dozen vectors of the descent."""
@@ -109,7 +113,7 @@ class Mst:
     ) -> Preflight:
         plan = opening.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
-        problems += start_problems(schema, unit, public, axes.names)
+        problems += start_problems(schema, unit, public, axes.names, limits)
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         most = _most_pair_cells(params, axes, public is not None)
@@ -121,6 +125,12 @@ class Mst:
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
         prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + most)
+        problems += time_problems(
+            len(axes.names) ** 3 * _CHOOSING_SECONDS,
+            f"choosing a tree over {len(axes.names)} columns",
+            "choose fewer columns",
+            limits,
+        )
         problems += message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
         )
@@ -135,7 +145,7 @@ class Mst:
         errors = _errors(axes, contribution, unit, losses, most)
         scores = () if public is None else comparing_errors(axes, unit, public, losses.prior)
         problems += noise_problems(errors, contribution, scores)
-        return Preflight(cells, memory, errors[0], problems)
+        return plan.preflight(cells, memory, errors[0], problems)
 
     def delta_for_values(self, params: MstParams, schema: Schema) -> float:
         return delta_for_values(schema, params)

@@ -14,7 +14,7 @@ from app.engine.privacy.queries import Contribution
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import one_way
 from app.engine.synthesizers.axes import Axes, Bins
-from app.engine.synthesizers.base import Limits, Params, Problem, Progress, Session
+from app.engine.synthesizers.base import Limits, Params, Preflight, Problem, Progress, Session
 from app.engine.synthesizers.bought import (
     USUAL_BINS_SHARE,
     USUAL_VALUES_SHARE,
@@ -29,6 +29,7 @@ from app.engine.synthesizers.contribution import (
     ChosenRule,
     RuleForm,
     contribution_problems,
+    expected_error,
     expected_errors,
 )
 from app.engine.synthesizers.entities.buying import Bought, plan_entities
@@ -88,7 +89,8 @@ class Plan:
 
     `contribution` is the rule of the largest noise that may be chosen, `loss` the least that is
     left for counting; `draws` are the noisy numbers of what is
-    bought, `memory_bytes` what any model takes beside its own tables.
+    bought, `memory_bytes` what any model takes beside its own tables. Under the rule of the
+    smallest noise that may be chosen, errors are `least_error` times as large.
     """
 
     axes: Axes
@@ -97,6 +99,13 @@ class Plan:
     draws: int
     memory_bytes: int
     problems: tuple[Problem, ...]
+    least_error: float
+
+    def preflight(
+        self, cells: int, memory_bytes: int, error: float, problems: tuple[Problem, ...]
+    ) -> Preflight:
+        """With an error under `contribution`, and what it may come down to."""
+        return Preflight(cells, memory_bytes, error, problems, error * self.least_error)
 
 
 def forecast(
@@ -113,8 +122,16 @@ def forecast(
     )
     memory = table_bytes(len(plan.axes.names), limits) + zeros_bytes(schema)
     memory += entities.memory_bytes(limits)
+    least = form.narrowest(unit, entities.rest) if form.rule == "auto" else contribution
+    one, most = (expected_error(rule, unit, 2**62, entities.rest) for rule in (least, contribution))
     return Plan(
-        plan.axes, contribution, entities.rest, plan.draws + entities.draws, memory, problems
+        plan.axes,
+        contribution,
+        entities.rest,
+        plan.draws + entities.draws,
+        memory,
+        problems,
+        one / most if most else 1.0,
     )
 
 

@@ -263,6 +263,9 @@ class Checked:
                 "cells": preflight.cells,
                 "memory_bytes": preflight.memory_bytes,
                 "expected_error": _finite(preflight.expected_error),
+                "least_expected_error": None
+                if preflight.least_expected_error is None
+                else _finite(preflight.least_expected_error),
                 "problems": _problems_to_json(preflight.problems),
             }
         )
@@ -275,6 +278,7 @@ class Checked:
             raise FrameError("params are an object")
         if not isinstance(problems, list) or (params is None and not problems):
             raise FrameError("a malformed form has problems")
+        least = frame.header.get("least_expected_error")
         share = _number(frame.header.get("delta_share"))
         if share >= 1:
             raise FrameError("a share of delta lies between 0 and 1")
@@ -285,6 +289,7 @@ class Checked:
                 _whole(frame.header.get("memory_bytes")),
                 _number(frame.header.get("expected_error")),
                 _problems_of(problems),
+                None if least is None else _number(least),
             ),
             share,
             frame.header.get("looks_at_public") is True,

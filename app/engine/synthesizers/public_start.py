@@ -38,8 +38,9 @@ from app.engine.inference.prior import Factor
 from app.engine.privacy.queries import SCORE_STEP, GridReference
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import Problem, PublicFacts
+from app.engine.synthesizers.base import Limits, Problem, PublicFacts
 from app.engine.synthesizers.columns import Columns
+from app.engine.synthesizers.forecast import time_problems
 from app.engine.synthesizers.public import PublicRows, public_problems
 from app.engine.synthesizers.zeros import structural_zeros
 
@@ -72,6 +73,11 @@ _COPIES_OF_PUBLIC = 5
 
 _BYTES_PER_CELL = 200
 """Shares, logarithms and counts, and the vectors of the pairwise fit."""
+
+_SECONDS_PER_COUNTED_ROW = 4e-9
+_SECONDS_PER_PLACE = 1.5e-5
+"""Of a row in a pair, and of a pair beside each column of its tree, on a busy two-core machine:
+7 to 11 s for 100 columns and 12 to 27 s for 200 were measured, of one core."""
 
 _ROWS_FOR_AMOUNTS = 2**15
 _ROWS_FOR_PAIRS = 2**17
@@ -216,12 +222,29 @@ class PublicStart:
 
 
 def start_problems(
-    schema: Schema, unit: PrivacyUnit, public: PublicFacts | None, columns: Sequence[str]
+    schema: Schema,
+    unit: PrivacyUnit,
+    public: PublicFacts | None,
+    columns: Sequence[str],
+    limits: Limits,
 ) -> tuple[Problem, ...]:
-    """Why a public table, if there is one, is of no use."""
+    """Why a public table, if there is one, is of no use, or takes too long to learn from."""
     if public is None:
         return ()
-    return public_problems(schema, unit, public, columns, needs_entities=False)
+    problems = public_problems(schema, unit, public, columns, needs_entities=False)
+    return problems + time_problems(
+        start_seconds(public, len(columns)),
+        f"learning how {len(columns)} columns depend on each other in the public dataset",
+        "choose fewer columns, or leave `public_dataset` out",
+        limits,
+    )
+
+
+def start_seconds(public: PublicFacts, columns: int) -> float:
+    """The longest that it takes to learn from a public table, and to look for what has drifted."""
+    pairs = columns * (columns - 1) / 2
+    counted = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
+    return counted + pairs * columns * _SECONDS_PER_PLACE
 
 
 def most_pair_cells(axes: Axes, limit: int = _MOST_COMPARED_CELLS) -> int:

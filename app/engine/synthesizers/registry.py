@@ -41,7 +41,7 @@ _ADAPTERS = {
     "dpmm:mst": "app.engine.adapters.synthesizer:DpmmMst",
     "smartnoise:aim": "app.engine.adapters.synthesizer:SmartnoiseAim",
 }
-_RESERVED = ("auto",)
+AUTO = "auto"
 """What a request says that leaves the choice to the service."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
@@ -112,6 +112,11 @@ def entry(name: str, declared: Collection[str] = ()) -> Entry:
     raise UnknownSynthesizer(name)
 
 
+def automatic() -> Entry:
+    """The choice itself, as one more entry: what it picks is built in, and so enforced."""
+    return Entry(AUTO, DISTRIBUTION, _own_version(), True, "enforced")
+
+
 def _adapter(name: str) -> Entry:
     library = library_of(name)
     return Entry(name, library.distribution, library.version, False, "declared", adapter=True)
@@ -171,7 +176,7 @@ def _third_parties() -> list[EntryPoint]:
 
 
 def _refusal(point: EntryPoint, times_named: Counter[str]) -> str | None:
-    if point.name in _BUILT_IN or point.name in _RESERVED:
+    if point.name in _BUILT_IN or point.name == AUTO:
         return "the name belongs to Halftone"
     if times_named[point.name] > 1:
         return "several distributions claim the name"

@@ -18,6 +18,9 @@ from app.engine.synthesizers.base import Session
 
 Pair = tuple[str, str]
 
+_LOOKED_AT_EACH_ROUND = 1000
+"""Pairs whose junction trees are looked at anew in every round: of more, so many on average."""
+
 
 @dataclass(frozen=True)
 class KnownStart:
@@ -53,7 +56,8 @@ def choose_tree(
     Mullins, Sheldon and Miklau 2022). The loss is divided equally among the d - 1 rounds.
     Pairs of over `most_cells` cells are left out, so that what comes back may be a forest. With
     a `start` a pair's score is how far it is from what that expects, and pairs that would make
-    its junction tree too large are left out.
+    its junction tree too large are left out: of thousands once in some rounds, and a pair that
+    has come to be too large since then, if it wins, takes its round's loss for nothing.
     """
     open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
     candidates = {
@@ -68,13 +72,17 @@ def choose_tree(
     }
     component = {name: name for name in axes.names}
     chosen: list[Pair] = []
-    for round_loss in loss.split([1.0] * max(1, len(axes.names) - 1)):
+    rounds = max(1, -(-len(open_pairs) // _LOOKED_AT_EACH_ROUND))
+    for number, round_loss in enumerate(loss.split([1.0] * max(1, len(axes.names) - 1))):
         open_pairs = [pair for pair in open_pairs if component[pair[0]] != component[pair[1]]]
-        if start is not None:
+        if start is not None and number % rounds == 0:
             open_pairs = start.fitting(axes, chosen, open_pairs)
         if not open_pairs:
             break
         pair = _strongest(session, [candidates[pair] for pair in open_pairs], round_loss)
+        if start is not None and rounds > 1 and not start.fitting(axes, chosen, [pair]):
+            open_pairs.remove(pair)
+            continue
         chosen.append(pair)
         joined, kept = component[pair[1]], component[pair[0]]
         component = {name: kept if own == joined else own for name, own in component.items()}

@@ -48,7 +48,7 @@ def test_requests_come_back_as_they_were_sent() -> None:
 def test_replies_come_back_as_they_were_sent() -> None:
     described = Described("a", "b", "c", {"type": "object"})
     assert Described.from_frame(travelled(described.to_frame())) == described
-    checked = Checked({"a": 1}, Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),)), 0.25, True)
+    checked = Checked({"a": 1}, Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),), 0.1), 0.25, True)
     assert Checked.from_frame(travelled(checked.to_frame())) == checked
 
 

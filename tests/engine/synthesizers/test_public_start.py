@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from public_tables import (
 )
 from small_tables import EXACT, LIMITS, ROW, digits, quiet, session_on
 
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction import JunctionTree, predicted_cells
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
@@ -29,12 +31,14 @@ from app.engine.privacy.messages import pack_question
 from app.engine.privacy.questions import CountQuestion, Question, ScoreQuestion, SelectQuestion
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import public_start
 from app.engine.synthesizers.base import Limits, PublicFacts, PublicTable, Table, public_use
 from app.engine.synthesizers.columns import Columns
 from app.engine.synthesizers.public_start import (
     PublicCells,
     PublicStart,
     dependence,
+    start_problems,
     telling_pairs,
 )
 from app.engine.synthesizers.registry import builtin
@@ -355,3 +359,24 @@ def test_a_lost_run_is_replayed_with_the_same_questions_and_the_same_bytes(metho
     again, same = run(first.answers)
     assert again.asked == first.asked
     assert same == model
+
+
+def test_what_takes_too_long_to_learn_is_told_beforehand() -> None:
+    schema = digits({f"c{i}": 2 for i in range(200)})
+    names = [column.name for column in schema.columns]
+    facts = PublicFacts(schema, 100_000)
+    hour, minute = (replace(LIMITS, time_s=seconds) for seconds in (3600, 60))
+    assert start_problems(schema, ROW, facts, names, hour) == ()
+    (problem,) = start_problems(schema, ROW, facts, names, minute)
+    assert problem.pointer == "/params/columns"
+    assert "over half of the 60 seconds" in problem.message
+    assert start_problems(schema, ROW, facts, names[:50], minute) == ()
+    assert start_problems(schema, ROW, None, names, minute) == ()
+
+
+def test_a_tree_of_many_pairs_holds_fewer_against_each_other_and_keeps_its_size() -> None:
+    gains = {(f"c{i}", f"c{j}"): 1 / (1 + i + j) for i, j in combinations(range(170), 2)}
+    shape = {f"c{i}": 2 for i in range(170)}
+    taken = public_start._greedy(shape, gains, 1000, 0.0)
+    assert len(taken) > 100
+    assert predicted_cells(shape, taken) <= 1000

@@ -111,7 +111,7 @@ class Aim:
         plan = opening.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
-        problems += start_problems(schema, unit, public, axes.names)
+        problems += start_problems(schema, unit, public, axes.names, limits)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
@@ -128,7 +128,7 @@ class Aim:
         if public is not None and losses.prior.amount:
             scores += comparing_errors(axes, unit, public, losses.prior)
         problems += noise_problems(errors, contribution, scores)
-        return Preflight(forecast.drawn, memory, errors[0], problems)
+        return plan.preflight(forecast.drawn, memory, errors[0], problems)
 
     def delta_for_values(self, params: AimParams, schema: Schema) -> float:
         return delta_for_values(schema, params)

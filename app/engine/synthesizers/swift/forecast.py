@@ -71,7 +71,7 @@ def preflight(
     plan = forecast(schema, unit, params, loss, limits)
     axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
-    problems += start_problems(schema, unit, public, axes.names)
+    problems += start_problems(schema, unit, public, axes.names, limits)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
@@ -104,7 +104,7 @@ def preflight(
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
         scores += _score_errors(axes, unit, losses, public)
     problems += noise_problems((*errors, *rows), contribution, scores)
-    return Preflight(cells, memory, errors[0], problems)
+    return plan.preflight(cells, memory, errors[0], problems)
 
 
 def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
