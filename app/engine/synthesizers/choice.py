@@ -22,9 +22,13 @@ from app.engine.synthesizers import registry
 from app.engine.synthesizers.axes import Axes, Bins, choose_axes
 from app.engine.synthesizers.base import Params, PublicFacts
 from app.engine.synthesizers.contribution import expected_error
+from app.engine.synthesizers.registry import AUTO
 from app.engine.synthesizers.swift.budget import looks_twice
 
-AUTO = "auto"
+__all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "choices", "form_for"]
+
+TITLE = "Picked by the service from public facts, before anything is charged"
+REFERENCE = "The order found best on real tables: docs/synthesizers/auto.md"
 
 _FOR_COLUMNS = 0.25
 """Of the guarantee: what `swift` is expected to spend on columns."""
