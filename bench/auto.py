@@ -27,7 +27,7 @@ from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Accountant, Guarantee, to_units
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import PublicFacts
-from app.engine.synthesizers.choice import choices
+from app.engine.synthesizers.choice import AutoParams, Request, choices
 from bench.challenge.fitting import LIMITS, Refused, fitted, sampling
 from bench.synthesizers.__main__ import EVERY_TABLE
 from bench.synthesizers.measures import pairs
@@ -114,7 +114,7 @@ def _picked(table: CodedTable, guarantee: Guarantee) -> str:
         None if table.public is None else PublicFacts(table.public.schema, table.public.table.rows)
     )
     _, loss = open_guarantee(guarantee, Accountant.BASIC)
-    for choice in choices(table.unit, public):
+    for choice in choices(Request(table.schema, table.unit, AutoParams(), loss, public)):
         synthesizer = registry.builtin(choice.synthesizer)
         params = synthesizer.Params.model_validate({})
         if not synthesizer.check(table.schema, table.unit, params, loss, public, LIMITS).problems:

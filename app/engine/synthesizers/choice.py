@@ -83,7 +83,8 @@ class Request:
         quarter of the guarantee; None where nothing can be counted."""
         if self.loss is None or not self.axes.names:
             return None
-        each, *_ = self.loss.split((_FOR_COLUMNS / len(self.axes.names), 1 - _FOR_COLUMNS))
+        columns, _ = self.loss.split((_FOR_COLUMNS, 1 - _FOR_COLUMNS))
+        each, *_ = columns.split([1.0] * len(self.axes.names))
         return expected_error(Contribution(), self.unit, 2**62, each)
 
     def __str__(self) -> str:

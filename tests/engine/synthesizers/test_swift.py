@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,14 @@ def test_columns_get_what_noise_would_take_of_them() -> None:
     deviation = (4 / (2 * 0.25 * 0.16 * 0.96)) ** 0.5
     shares = usual_shares(*begun(400, PrivacyLoss.zcdp(16 * 10**10), [9] * 4))
     assert shares.one_way == pytest.approx(1.6 * 9 * deviation / 400, abs=6e-4)
+
+
+def test_what_a_rule_leaves_uncounted_makes_columns_poorer() -> None:
+    start, unit = begun(4000, k=50)
+    known = SizeEstimate(4000, 1.0, 100, 1.0)
+    clipped = replace(start, contribution=Contribution("clipped", norm=2), counted=known)
+    of_many = replace(clipped, counted=SizeEstimate(4000, 1.0, 4000, 1.0))
+    assert usual_shares(clipped, unit).one_way > usual_shares(of_many, unit).one_way
 
 
 @given(

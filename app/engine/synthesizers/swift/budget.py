@@ -114,21 +114,30 @@ def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Sh
     """What the columns get by the guarantee, and more where noise would drown them.
 
     By what the loss means for a unit it is a quarter at rho 0.01, less where there is more. Noise
-    of standard deviation sigma in each of c cells makes up c sigma of the rows that `begun` knows,
-    but no more than all; 1.6 times the mean of that part over the columns, were a quarter of the
+    of standard deviation sigma in each of c cells makes up c sigma of all that is counted, but no
+    more than all; 1.6 times the mean of that part over the columns, were a quarter of the
     loss for them, is the least that they get. Both were fitted to tables of the bench. Scores that
     also guard against drift of a public table get more.
     """
     quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
     errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
-    rows = 1.0 if begun.known is None else max(begun.known.rows, 1.0)
+    counts = max(_counts(begun), 1.0)
     noise = [
-        min(cells * error / rows, 1.0)
+        min(cells * error / counts, 1.0)
         for cells, error in zip(begun.axes.shape, errors, strict=False)
     ]
     drowned = math.fsum(noise) / max(len(noise), 1)
     one_way = max(_by_guarantee(begun, unit), _OF_DROWNED * drowned)
     return _shares(round(min(one_way, _MOST_ONE_WAY), 3), is_public)
+
+
+def _counts(begun: Start) -> float:
+    """About how much a histogram counts, by what is known of rows and entities."""
+    if begun.known is None:
+        return 0.0
+    rule = begun.contribution
+    most = {"distinct": rule.limit, "clipped": rule.norm, "one": 1.0}.get(rule.rule)
+    return begun.known.rows if most is None else min(begun.known.rows, begun.known.entities * most)
 
 
 def _by_guarantee(begun: Start, unit: PrivacyUnit) -> float:
