@@ -40,11 +40,13 @@ GRID = 1024
 @dataclass(frozen=True)
 class Columns:
     """Estimates of each column's own cells in rows, the cells that stand out (`merged`), and how
-    rows lie within the own cells of columns that were counted in pieces."""
+    rows lie within the own cells of columns that were counted in pieces. `in_order` counts the
+    own cells that lie in order, from the first."""
 
     axes: Axes
     estimates: tuple[Estimates, ...]
     compressions: tuple[Compression, ...]
+    in_order: tuple[int, ...]
     size: Size
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
@@ -78,7 +80,7 @@ class Columns:
         )
         pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
         shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)), public)
-        return cls(axes, estimates, compressions, measured.size, shapes)
+        return cls(axes, estimates, compressions, in_order, measured.size, shapes)
 
     @property
     def total(self) -> float:
@@ -101,6 +103,16 @@ class Columns:
     def shape(self) -> dict[str, int]:
         """Merged cells of each column."""
         return dict(zip(self.merged.names, self.merged.shape, strict=True))
+
+    @property
+    def ordered(self) -> dict[str, int]:
+        """How many merged cells of each column, from the first, lie in order."""
+        return {
+            name: int(compression.merge[:cells].max()) + 1 if cells else 0
+            for name, cells, compression in zip(
+                self.axes.names, self.in_order, self.compressions, strict=True
+            )
+        }
 
     @cached_property
     def marginals(self) -> tuple[NoisyMarginal, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -47,6 +48,13 @@ def test_shares_under_laplace_noise_go_by_the_size_to_the_power_of_a_third() -> 
 def test_a_pair_of_weight_two_gets_as_much_as_four_times_the_cells() -> None:
     chosen = shared([option("ab", 1, (2, 2), weight=2), option("cd", 1, (4, 4))], GAUSSIAN)
     assert chosen[0].share == chosen[1].share == 0.5
+
+
+@pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE])
+def test_emphasis_multiplies_the_share(noise: Noise) -> None:
+    plain = option("ab", 1)
+    chosen = shared([plain, replace(plain, pair=("c", "d"), emphasis=3.0)], noise)
+    assert [each.share for each in chosen] == pytest.approx([0.25, 0.75], abs=1e-6)
 
 
 @pytest.mark.parametrize(("noise", "slack"), [(GAUSSIAN, 0.01), (LAPLACE, 1e-4)])

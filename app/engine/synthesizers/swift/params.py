@@ -8,6 +8,7 @@ from app.engine.synthesizers.base import Params
 from app.engine.synthesizers.opening import TableParams, Weight
 
 TARGET_WEIGHT = 3.0
+OUTCOME_EMPHASIS = 1.5
 
 
 class Shares(Params):
@@ -23,7 +24,11 @@ class SwiftParams(TableParams):
         default_factory=dict,
         description="Multiplies the weight of each pair that holds the column; 1 if omitted.",
     )
-    target: str | None = Field(None, description="A column whose pairs weigh three times as much.")
+    target: str | None = Field(
+        None,
+        description="A column whose pairs weigh three times as much. If omitted, pairs that hold "
+        "a column of two cells are counted a little more exactly than others.",
+    )
     shares: Shares | None = Field(
         None,
         description="How the budget is divided, beside what is bought. If omitted, 0.05 goes to "
@@ -44,3 +49,11 @@ class SwiftParams(TableParams):
             weight *= self.column_weights.get(name, 1.0)
             weight *= TARGET_WEIGHT if name == self.target else 1.0
         return weight
+
+    def emphasis(self, cells: int) -> float:
+        """What multiplies the share of a pair whose smaller column has so many cells.
+
+        A table is mostly used to predict a column of two cells, whose pairs would get least by
+        their size.
+        """
+        return OUTCOME_EMPHASIS if self.target is None and cells <= 2 else 1.0

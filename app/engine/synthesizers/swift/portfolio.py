@@ -11,7 +11,8 @@ Cauchy and Schwarz. With sigma falling as the root of a share (Gaussian noise), 
 w sqrt(N cells sigma) is least for shares in proportion to (w sqrt(cells))^(4/5); with sigma
 falling as the share (Laplace noise), to (w sqrt(cells))^(2/3). The bound is loosest for large
 pairs, most of whose cells hold no row: in place of 4/5 the power is 3/5, which did as well on
-pairs and a little better on what a classifier learns.
+pairs and a little better on what a classifier learns. An option's emphasis multiplies its share,
+and not what it is worth.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Option:
     first: Floats
     second: Floats
     weight: float = 1.0
+    emphasis: float = 1.0
 
     @property
     def cells(self) -> int:
@@ -88,7 +90,7 @@ class Noise:
     def size(self, option: Option) -> float:
         """What an option's share is in proportion to."""
         power = 3 / 5 if self.law == "gaussian" else 2 / 3
-        return float((option.weight * math.sqrt(option.cells)) ** power)
+        return float(option.emphasis * (option.weight * math.sqrt(option.cells)) ** power)
 
 
 def choose(

@@ -28,7 +28,8 @@ from app.engine.synthesizers.public_start import PublicStart, most_pair_cells
 from app.engine.synthesizers.swift.portfolio import Noise, Option, Pair, choose, shared
 from app.engine.synthesizers.zeros import structural_zeros
 
-_PULL = 0.5
+_PULL = 0.35
+_SMOOTHNESS = 1.5
 _LEAST_SHRINKAGE = 0.3
 """Weaker pulls leave the estimate as it is, and take several times as long."""
 
@@ -96,6 +97,8 @@ class Rounds:
             marginals,
             columns.total,
             shrinkage=_shrinkage(marginals, self._gains, self.answers, columns.total),
+            ordered=columns.ordered,
+            smoothness=_SMOOTHNESS,
             tolerance=tolerance,
             base=None if self.prior is None else self.prior.factors,
             zeros=structural_zeros(

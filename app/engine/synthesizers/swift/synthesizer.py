@@ -126,8 +126,16 @@ def _from_public(
 def _as_options(
     columns: Columns, params: SwiftParams, pairs: Sequence[Pair], gains: Sequence[float]
 ) -> tuple[Option, ...]:
+    shape = columns.shape
     return tuple(
-        Option(pair, gain, columns.counts[pair[0]], columns.counts[pair[1]], params.weight(pair))
+        Option(
+            pair,
+            gain,
+            columns.counts[pair[0]],
+            columns.counts[pair[1]],
+            params.weight(pair),
+            params.emphasis(min(shape[name] for name in pair)),
+        )
         for pair, gain in zip(pairs, gains, strict=True)
     )
 
