@@ -60,6 +60,11 @@ def test_a_code_that_means_not_applicable_is_a_spelling_of_null() -> None:
     work = field("WORK")
     assert (work["missingValues"], work["constraints"]["required"]) == (["", "N"], False)
     assert "missingValues" not in field("AREA")
+    blank = field("X", values(**{"": "no answer", "1": "yes"}))
+    assert (blank["missingValues"], blank["constraints"]) == (
+        [""],
+        {"required": False, "enum": [1]},
+    )
     letters = field("X", values(N="North", S="South"))
     assert letters["constraints"] == {"required": True, "enum": ["N", "S"]}
 

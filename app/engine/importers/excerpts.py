@@ -58,9 +58,12 @@ def _field(name: str, column: Any, log: ProblemLog) -> dict[str, Any]:
     codes = _codes(values, log.below("values"))
     if codes is None:
         return {}
-    missing = [code for code, meaning in codes.items() if _NOT_APPLICABLE.match(meaning)]
+    missing = [
+        code for code, meaning in codes.items() if not code or _NOT_APPLICABLE.match(meaning)
+    ]
     kept = [code for code in codes if code not in missing]
-    spelled: dict[str, Any] = {"missingValues": ["", *missing]} if missing else {}
+    spellings = list(dict.fromkeys(["", *missing]))
+    spelled: dict[str, Any] = {"missingValues": spellings} if missing else {}
     ranged = any(end in values for end in _ENDS)
     read = _range(values, kept, log.below("values")) if ranged else _enum(kept, log)
     limits = {"required": not missing, **read.pop("constraints", {})}
