@@ -26,6 +26,8 @@ def ingest_report(
     """
     listed = [*problems, *totals.problems][:MOST_LISTED]
     return {
+        "problem_count": totals.problem_count + len(problems),
+        "problems": [asdict(problem) for problem in listed],
         "rows_read": totals.rows_read,
         "rows": totals.rows_kept,
         "dropped_without_id": totals.dropped_without_id,
@@ -35,8 +37,6 @@ def ingest_report(
         "unused_columns": [] if reader is None else _unused(reader, schema),
         "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
         "closed_datasets": list(closed),
-        "problem_count": totals.problem_count + len(problems),
-        "problems": [asdict(problem) for problem in listed],
     }
 
 
@@ -49,9 +49,17 @@ def _undeclared(totals: EncodeTotals) -> list[dict[str, Any]]:
 
 
 def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
+    """Rules by their number: one may list thousands of combinations, which the schema has."""
     return [
-        {"constraint": constraint.to_wire(), "rows": rows}
-        for constraint, rows in zip(schema.constraints, totals.violations, strict=True)
+        {
+            "number": number,
+            "kind": constraint.to_wire()["kind"],
+            "columns": list(constraint.columns),
+            "rows": rows,
+        }
+        for number, (constraint, rows) in enumerate(
+            zip(schema.constraints, totals.violations, strict=True)
+        )
     ]
 
 

@@ -254,7 +254,11 @@ class UndeclaredOut(BaseModel):
 class ViolationsOut(BaseModel):
     """Rows that break a cross-column constraint; they are kept."""
 
-    constraint: dict[str, Any] = Field(description="The constraint as declared.")
+    number: int = Field(
+        description="Place of the constraint in the dictionary, which has it in full, from 0."
+    )
+    kind: str = Field(description="Its kind, such as `sum` or `lookup`.")
+    columns: list[str] = Field(description="The columns that it is about.")
     rows: int = Field(description="Rows that break it.")
 
 
@@ -284,6 +288,8 @@ class IngestReportOut(BaseModel):
     """What became of the last upload. All of it is private: for the custodian alone."""
 
     state: State = Field(description="State of the dataset.")
+    problem_count: int = Field(description="How many problems there are in all.")
+    problems: list[RowProblemOut] = Field(description="The first problems found.")
     rows_read: int = Field(description="Rows of the file, kept or not.")
     rows: int = Field(description="Rows that were kept.")
     dropped_without_id: int = Field(description="Rows left out because their id is null.")
@@ -299,8 +305,6 @@ class IngestReportOut(BaseModel):
     closed_datasets: list[str] = Field(
         description="Older datasets of the same content that this one took over."
     )
-    problem_count: int = Field(description="How many problems there are in all.")
-    problems: list[RowProblemOut] = Field(description="The first problems found.")
 
 
 class ProposalOut(BaseModel):

@@ -151,6 +151,24 @@ def test_faults_are_told_by_row_and_column_and_other_data_may_be_sent(office: Of
     assert office.custodian.dataset(made["id"])["state"] == "ready"
 
 
+def test_problems_are_told_first_and_broken_constraints_by_their_number(office: Office) -> None:
+    listed = [[shift, "Cash"] for shift in range(20)]
+    schema = {
+        "fields": SCHEMA["fields"],
+        "constraints": [
+            {"kind": "lookup", "columns": ["shift", "pay"], "rows": listed},
+            {"kind": "forbidden", "when": {"shift": [1]}},
+        ],
+    }
+    made = office.uploaded("shift,pay\n1,Card\n2,Card\n2,Cash\n", schema=schema)
+    report = office.custodian.report(made["id"])
+    assert list(report)[:3] == ["state", "problem_count", "problems"]
+    assert report["constraint_violations"] == [
+        {"number": 0, "kind": "lookup", "columns": ["shift", "pay"], "rows": 2},
+        {"number": 1, "kind": "forbidden", "columns": ["shift"], "rows": 1},
+    ]
+
+
 def test_the_listed_faults_are_capped_and_the_count_is_not(office: Office) -> None:
     made = office.uploaded("shift,pay\n" + "99,Cash\n" * 500, max_total_rows=10_000)
     report = office.custodian.report(made["id"])
