@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from acceptance import accepts_law, discrete_gaussian
+from aggregate_formulas import sigmas
 
 from app.engine.privacy.library import LocalSession, open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Measurement, TupleCount
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
-from app.engine.synthesizers.aggregate_seeded.budget import sigmas
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
 
 RHO = 0.1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aggregate_formulas import sigmas
 from numpy.typing import NDArray
 from small_tables import LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
@@ -29,7 +30,6 @@ from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
-from app.engine.synthesizers.aggregate_seeded.budget import sigmas
 from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
+from aggregate_formulas import quantile_epsilon, sigmas
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -19,10 +19,6 @@ from app.engine.synthesizers.aggregate_seeded.budget import (
     adaptive_threshold,
     divided,
     first_threshold,
-    published_quantile_epsilon,
-    published_rho,
-    quantile_epsilon,
-    sigmas,
 )
 from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
@@ -34,19 +30,6 @@ def items(*rows: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 def counts(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(values, dtype=np.int64)
-
-
-def test_rho_has_the_square_that_the_document_drops() -> None:
-    # L = ln(2e6) = 14.508658; sqrt(15.508658) - sqrt(14.508658) = 3.938103 - 3.809023
-    assert published_rho(1, 1e-6) == pytest.approx(0.129080**2, rel=1e-4)
-    # and so it is a rho at which epsilon is rho + 2 sqrt(rho L)
-    rho = published_rho(1, 1e-6)
-    assert rho + 2 * math.sqrt(rho * math.log(2e6)) == pytest.approx(1)
-
-
-def test_epsilon_of_a_percentile_is_twice_the_published_for_the_same_share() -> None:
-    assert published_quantile_epsilon(0.02, 0.01, 3) == pytest.approx(0.0115470, rel=1e-5)
-    assert quantile_epsilon(0.02, 0.01, 3) == pytest.approx(0.0230940, rel=1e-5)
 
 
 def test_sigmas_spend_what_the_percentiles_leave() -> None:

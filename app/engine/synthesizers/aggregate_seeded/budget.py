@@ -15,32 +15,6 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.synthesizers.contribution import UNPAID
 
 
-def published_rho(epsilon: float, delta: float) -> float:
-    """(sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta); the document drops the square.
-
-    The rho of a session is larger, since it is found by the tight conversion.
-    """
-    room = math.log(2 / delta)
-    return (math.sqrt(epsilon + room) - math.sqrt(room)) ** 2
-
-
-def published_quantile_epsilon(rho: float, share: float, length: int) -> float:
-    """sqrt(2 rho Q_p / R): of each percentile, were its cost epsilon^2 / 2."""
-    return math.sqrt(2 * rho * share / length)
-
-
-def quantile_epsilon(rho: float, share: float, length: int) -> float:
-    """sqrt(8 rho Q_p / R): the exponential mechanism costs epsilon^2 / 8 for the same share."""
-    return math.sqrt(8 * rho * share / length)
-
-
-def sigmas(rho: float, quantile_share: float, proportions: Sequence[float]) -> tuple[float, ...]:
-    """sigma_k = p_k sqrt(sum 1 / p_i^2 / (2 rho (1 - Q_p))), k = 1 to R."""
-    inverse = math.fsum(1 / proportion**2 for proportion in proportions)
-    sigma = math.sqrt(inverse / (2 * rho * (1 - quantile_share)))
-    return tuple(proportion * sigma for proportion in proportions)
-
-
 def first_threshold(sigma: float, limit: int, delta: float) -> float:
     """rho_1 = 1 + sigma_1 sqrt(Delta_1) PhiInv((1 - delta / 2)^(1 / Delta_1))."""
     tail = -math.expm1(math.log1p(-delta / 2) / limit)
