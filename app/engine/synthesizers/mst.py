@@ -47,10 +47,18 @@ from app.engine.synthesizers.opening import TableParams, opening_errors
 from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import (
     SHARE_OF_SELECTION,
+    NearEntities,
     comparing_errors,
     guarded_start,
     scored_by,
 )
+from app.engine.synthesizers.public_reweighted.keeping import (
+    keeping_bytes,
+    keeping_problems,
+    kept_entities,
+    load_either,
+)
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import (
     PublicStart,
     compared_cells,
@@ -114,6 +122,7 @@ class Mst:
         plan = opening.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += start_problems(schema, unit, public, axes.names, limits)
+        problems += keeping_problems(unit, public, params.public_entities)
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         most = _most_pair_cells(params, axes, public is not None)
@@ -121,6 +130,7 @@ class Mst:
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
         memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS + most)
+        memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
@@ -143,7 +153,10 @@ class Mst:
             return Preflight(0, memory, 0.0, problems)
         losses = _losses(loss, params, len(axes.names), public is not None)
         errors = _errors(axes, contribution, unit, losses, most)
-        scores = () if public is None else comparing_errors(axes, unit, public, losses.prior)
+        scores: tuple[float, ...] = ()
+        if public is not None:
+            keeping = params.public_entities
+            scores = comparing_errors(axes, unit, public, losses.prior, keeping)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(cells, memory, errors[0], problems)
 
@@ -155,20 +168,41 @@ class Mst:
         session: Session,
         params: MstParams,
         public: PublicTable | None,
-        seed: int,  # noqa: ARG002
+        seed: int,
         progress: Progress,
-    ) -> TableModel:
+    ) -> TableModel | PublicReweightedModel:
         begun = opening.start(session, params, progress)
         public, rows = readable(public, session.schema, begun.axes.names)
         losses = _losses(begun.loss, params, len(begun.axes.names), public is not None)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
-        prior: PublicStart | None = None
+        prior: PublicStart | NearEntities | None = None
         if public is not None and rows is not None:
             progress(0.1, "learning from the public table")
             rule = scored_by(session.unit, public)
-            most_prior = MOST_PRIOR_CELLS
-            prior = guarded_start(session, columns, rows, rule, losses.prior, most_cells=most_prior)
+            kept = kept_entities(
+                session,
+                opened,
+                begun.bought,
+                rows,
+                params.public_entities,
+                are_entities=public.schema.entity is not None,
+                seed=seed,
+            )
+            prior = guarded_start(
+                session,
+                columns,
+                rows,
+                rule,
+                losses.prior,
+                most_cells=MOST_PRIOR_CELLS,
+                kept=kept,
+                keeping=params.public_entities,
+            )
+        if isinstance(prior, NearEntities):
+            progress(0.2, "weighing public entities")
+            left = session.remaining
+            return prior.model(session, PrivacyLoss(left.kind, left.amount), self.name)
         cliques = () if prior is None else prior.cliques
         progress(0.2, "choosing the tree")
         most = _most_pair_cells(params, begun.axes, public is not None)
@@ -197,8 +231,10 @@ class Mst:
         )
         return opened.model(self.name, graph)
 
-    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
-        return TableModel.load(self.name, schema, unit, data)
+    def load(
+        self, schema: Schema, unit: PrivacyUnit, data: bytes
+    ) -> TableModel | PublicReweightedModel:
+        return load_either(self.name, schema, unit, data)
 
 
 @dataclass(frozen=True, slots=True)

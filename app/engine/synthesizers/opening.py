@@ -4,7 +4,7 @@ merged."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,10 @@ Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 """How much an error counts beside the others'."""
 
 
+Keeping = Literal["auto", "keep", "group"]
+"""What becomes of public entities beside a model of rows."""
+
+
 class StartParams(Params):
     """What forms say of cells and entities."""
 
@@ -80,6 +84,12 @@ class TableParams(StartParams):
         le=1000,
         description="Cells below this many standard errors are merged before marginals are "
         "counted.",
+    )
+    public_entities: Keeping = Field(
+        "auto",
+        description="On an entity unit beside a public dataset with entities: `keep` weighs its "
+        "entities with all their rows, `group` makes rows of a model and groups them, `auto` "
+        "takes what noisy distances tell to be nearer.",
     )
 
 

@@ -14,8 +14,8 @@ compared with that, which a first small question tells (the distances of some pa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -28,7 +28,10 @@ from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import PublicFacts, PublicTable, Session
 from app.engine.synthesizers.columns import Columns
+from app.engine.synthesizers.opening import Keeping
 from app.engine.synthesizers.public import PublicRows
+from app.engine.synthesizers.public_reweighted.keeping import KeptEntities, may_keep
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import (
     Pair,
     PublicStart,
@@ -50,6 +53,9 @@ _CAUTION = 2.0
 _TELLING = 0.02
 """A pair is compared with independence if M is further from it than this share of the rows."""
 
+_FAR = 0.5
+"""Entities that are so much of the way to independence from the truth are not kept."""
+
 _SCALE_SHARES = (0.1, 0.9)
 _PAIRS_FOR_SCALE = 3
 _MOST_SCALE = 16.0
@@ -65,12 +71,17 @@ def scored_by(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contribut
 
 
 def comparing_errors(
-    axes: Axes, unit: PrivacyUnit, public: PublicFacts, loss: PrivacyLoss
+    axes: Axes,
+    unit: PrivacyUnit,
+    public: PublicFacts,
+    loss: PrivacyLoss,
+    keeping: Keeping = "auto",
 ) -> tuple[float, ...]:
-    """The standard error, in counts, of a distance if all pairs are compared twice; none where
-    there are no pairs."""
+    """The standard error, in counts, of a distance if all pairs are compared twice, or three times
+    where entities may be kept; none where there are no pairs."""
     rule = scored_by(unit, public)
-    counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * 2
+    times = 3 if may_keep(unit, public, keeping) else 2
+    counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * times
     part = loss if rule.rule == "rows" else loss.split(_SCALE_SHARES)[1]
     return expected_distance_errors(counts, [1.0] * len(counts), unit, part)[:1] if counts else ()
 
@@ -79,7 +90,9 @@ def comparing_errors(
 class Compared:
     """A pair's noisy distances, in rows, and the standard error of each.
 
-    apart: how far the start's marginal is from that of independent columns.
+    apart: how far the start's marginal is from that of independent columns. from_entities: how far
+    the histogram of weighed public entities is from the truth, entities_apart: from the start's;
+    None where there are none.
     """
 
     pair: Pair
@@ -87,6 +100,8 @@ class Compared:
     from_independence: float
     apart: float
     error: float
+    from_entities: float | None = None
+    entities_apart: float = 0.0
 
 
 def compare(
@@ -95,6 +110,7 @@ def compare(
     pairs: Sequence[Pair],
     rule: Contribution,
     loss: PrivacyLoss,
+    kept: KeptEntities | None = None,
 ) -> tuple[Compared, ...]:
     """The distances of the pairs, in one joint release. Where the start says little else than that
     the columns are independent, one distance stands for both."""
@@ -111,23 +127,41 @@ def compare(
         expected = [table * scale for table, scale in zip(tables, scales, strict=True)]
         times = _times_counted(session, start, pairs, expected, rule, part)
         scales = [times * each for each in scales]
-    candidates, in_rows = [], []
+    candidates, in_rows, further = [], [], []
     for pair, table, product, far, scale in zip(
         pairs, tables, independent, apart, scales, strict=True
     ):
-        for reference in (table, product) if far > _TELLING * total else (table,):
-            candidates.append(_candidate(start, pair, reference * scale, rule))
-            in_rows.append(total / float((reference * scale).sum()))
+        asked = [table * scale]
+        asked += [product * scale] if far > _TELLING * total else []
+        if kept is not None:
+            asked.append(kept.expected(_count(start, pair, rule)))
+            further.append(total * _apart(asked[0], asked[-1]))
+        candidates += [_candidate(start, pair, reference, rule) for reference in asked]
+        in_rows += [total / float(reference.sum()) for reference in asked]
     scored = session.scores(candidates, loss)
-    answers = scored.values * np.array(in_rows)
-    errors = scored.standard_error * np.array(in_rows)
-    found, place = [], 0
-    for pair, far in zip(pairs, apart, strict=True):
+    answers = iter((scored.values * np.array(in_rows)).tolist())
+    errors = iter((scored.standard_error * np.array(in_rows)).tolist())
+    found = []
+    for number, (pair, far) in enumerate(zip(pairs, apart, strict=True)):
         both = far > _TELLING * total
-        known = answers[place], answers[place + both], far if both else 0.0, errors[place]
-        found.append(Compared(pair, *map(float, known)))
-        place += 1 + both
+        from_start, error = next(answers), next(errors)
+        from_independence, _ = (next(answers), next(errors)) if both else (from_start, error)
+        compared = Compared(pair, from_start, from_independence, far if both else 0.0, error)
+        if kept is not None:
+            from_entities, error = next(answers), max(error, next(errors))
+            compared = replace(
+                compared,
+                error=error,
+                from_entities=from_entities,
+                entities_apart=further[number],
+            )
+        found.append(compared)
     return tuple(found)
+
+
+def _apart(one: Floats, other: Floats) -> float:
+    """The L1 distance of the shares of two histograms."""
+    return float(np.abs(one / one.sum() - other / other.sum()).sum())
 
 
 def _times_counted(
@@ -155,10 +189,13 @@ def _independent(start: PublicStart, pair: Pair) -> Floats:
 
 def _candidate(start: PublicStart, pair: Pair, reference: Floats, rule: Contribution) -> Candidate:
     """On a dyadic grid, which hides in what order a processor adds up floats."""
-    groupings = start.cells.columns.merged.groupings
     steps = np.rint(reference / SCORE_STEP).astype(np.int64)
-    count = Count(pair, {name: groupings[name] for name in pair}, rule)
-    return Candidate(count, GridReference(steps))
+    return Candidate(_count(start, pair, rule), GridReference(steps))
+
+
+def _count(start: PublicStart, pair: Pair, rule: Contribution) -> Count:
+    groupings = start.cells.columns.merged.groupings
+    return Count(pair, {name: groupings[name] for name in pair}, rule)
 
 
 def _amounts(start: PublicStart, pair: Pair, rule: Contribution) -> Floats:
@@ -196,15 +233,19 @@ def guarded_start(
     loss: PrivacyLoss,
     *,
     most_cells: int,
-) -> PublicStart | None:
+    kept: KeptEntities | None = None,
+    keeping: Keeping = "auto",
+) -> PublicStart | NearEntities | None:
     """The public start, its tree of at most `most_cells` cells, without what seems to have
-    drifted: all of the loss goes to comparing. None where there is no pair to compare."""
+    drifted, or the entities if they are nearer: all of the loss goes to comparing. None where
+    there is no pair to compare."""
     most = min(most_cells, most_pair_cells(columns.axes))
     pairs = small_pairs(columns, most)
     if not pairs or not loss.amount:
         return None
     start = PublicStart.of(rows, session.schema, columns, most_cells, most)
-    return guarded(start, compare(session, start, pairs, rule, loss))
+    compared = compare(session, start, pairs, rule, loss, kept)
+    return near_entities(kept, compared, keeping) or guarded(start, compared)
 
 
 def _is_worse(compared: Sequence[Compared]) -> bool:
@@ -214,9 +255,49 @@ def _is_worse(compared: Sequence[Compared]) -> bool:
     thought to be less by half of that, give or take as much. The posterior mean decides.
     """
     surplus = math.fsum(each.from_start - each.from_independence for each in compared)
-    apart = math.fsum(each.apart for each in compared)
+    return _is_surplus(surplus, math.fsum(each.apart for each in compared), compared)
+
+
+def _is_surplus(surplus: float, apart: float, compared: Sequence[Compared]) -> bool:
     variance = math.fsum(2 * each.error**2 for each in compared)
-    return surplus > 2 * variance / apart
+    return surplus * apart > 2 * variance
+
+
+@dataclass(frozen=True)
+class NearEntities:
+    """Public entities that are nearer to the truth than the start is, and how far they are off."""
+
+    kept: KeptEntities
+    distances: Mapping[Pair, float]
+
+    def model(self, session: Session, loss: PrivacyLoss, method: str) -> PublicReweightedModel:
+        """The model of them, for `loss`."""
+        return replace(self.kept.counted(session, self.distances, loss), method=method)
+
+
+def near_entities(
+    kept: KeptEntities | None, compared: Sequence[Compared], keeping: Keeping
+) -> NearEntities | None:
+    """The entities, if for all that one can say they are no further from the truth than the
+    start, nor than half as far as independence: counts of pairs mend a model of rows, but not
+    what entities lack. That is thought of them before they are asked, and the posterior mean
+    decides, as of pairs that may have drifted."""
+    told = [each for each in compared if each.from_entities is not None]
+    if kept is None or not told:
+        return None
+    far = math.fsum(each.from_entities or 0.0 for each in told)
+    nearest = min(
+        math.fsum(each.from_start for each in told),
+        _FAR * math.fsum(each.from_independence for each in told),
+    )
+    apart = math.fsum(each.entities_apart for each in told)
+    if keeping == "auto" and _is_surplus(far - nearest, apart, told):
+        return None
+    total = kept.opened.columns.total
+    return NearEntities(
+        kept,
+        {each.pair: ((each.from_entities or 0.0) - _CAUTION * each.error) / total for each in told},
+    )
 
 
 def distances(

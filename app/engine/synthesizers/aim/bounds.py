@@ -19,10 +19,11 @@ Every bound holds by itself with that confidence; all at once they need not.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +45,7 @@ from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import ExpectedError, Session
 from app.engine.synthesizers.contribution import expected_errors
 from app.engine.synthesizers.entities.form import has_entities
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.size import MOST_PULL, SMALLEST_VARIANCE
+from app.engine.synthesizers.size import MOST_PULL, SMALLEST_VARIANCE, Size
 
 Floats = NDArray[np.float64]
 
@@ -58,6 +58,20 @@ MOST_BOUNDED_CELLS = 2**25
 
 _CELLS_AT_ONCE = 2**21
 _LEAST = math.sqrt(SMALLEST_VARIANCE)
+
+
+class Told(Protocol):
+    """A model whose marginals can be told: their shares, in the cells of `axes`."""
+
+    @property
+    def axes(self) -> Axes: ...
+
+    @property
+    def size(self) -> Size:
+        """What is known of the private table's."""
+        ...
+
+    def each_marginal(self, asked: Sequence[Clique]) -> Iterator[Floats]: ...
 
 
 def bounded(axes: Axes, closure: Sequence[Clique]) -> tuple[Clique, ...]:
@@ -137,7 +151,7 @@ class _Asked:
 
 
 def measured_bounds(
-    session: Session, model: TableModel, cliques: Sequence[Clique], rows_error: float
+    session: Session, model: Told, cliques: Sequence[Clique], rows_error: float
 ) -> tuple[ExpectedError, ...]:
     """Bounds of the model's errors on the cliques, for all that is left of the allowance.
 
@@ -169,7 +183,7 @@ def _parts(axes: Axes, cliques: Sequence[Clique]) -> list[list[Clique]]:
     return parts
 
 
-def _asked(model: TableModel, cliques: Sequence[Clique]) -> list[_Asked]:
+def _asked(model: Told, cliques: Sequence[Clique]) -> list[_Asked]:
     rows = float(max(model.size.rows, 1))
     groupings = model.axes.groupings
     asked = []

@@ -9,17 +9,20 @@ import numpy as np
 from app.engine.inference.model import GraphicalModel
 from app.engine.synthesizers.base import ExpectedError, Table
 from app.engine.synthesizers.graphical import TableModel
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 
 
 @dataclass(frozen=True)
 class BoundedModel:
     """The bounds are stated once, with the release; a stored model is the table model alone."""
 
-    table: TableModel
+    table: TableModel | PublicReweightedModel
     errors: tuple[ExpectedError, ...]
 
     @property
     def graph(self) -> GraphicalModel:
+        """Of a model of rows."""
+        assert isinstance(self.table, TableModel)
         return self.table.graph
 
     @property

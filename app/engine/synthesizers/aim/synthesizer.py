@@ -22,6 +22,7 @@ from app.engine.synthesizers.aim.offering import (
 from app.engine.synthesizers.aim.params import AimParams, Shares
 from app.engine.synthesizers.aim.rounds import Rounds
 from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
+from app.engine.synthesizers.aim.weighed import WeighedTable
 from app.engine.synthesizers.aim.workload import (
     MOST_CANDIDATES,
     Clique,
@@ -31,6 +32,7 @@ from app.engine.synthesizers.aim.workload import (
 )
 from app.engine.synthesizers.axes import Axes, escaped
 from app.engine.synthesizers.base import (
+    ExpectedError,
     Limits,
     Preflight,
     Problem,
@@ -57,10 +59,18 @@ from app.engine.synthesizers.opening import opening_errors
 from app.engine.synthesizers.public import readable
 from app.engine.synthesizers.public_drift import (
     SHARE_OF_SELECTION,
+    NearEntities,
     comparing_errors,
     guarded_start,
     scored_by,
 )
+from app.engine.synthesizers.public_reweighted.keeping import (
+    keeping_bytes,
+    keeping_problems,
+    kept_entities,
+    load_either,
+)
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import (
     PublicStart,
     compared_cells,
@@ -112,12 +122,14 @@ class Aim:
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
         problems += start_problems(schema, unit, public, axes.names, limits)
+        problems += keeping_problems(unit, public, params.public_entities)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
         memory += start_bytes(public, len(axes.names), _prior_cells(params))
+        memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
         compared = 0 if public is None else compared_cells(axes)
         problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
         problems += run_problems(memory, forecast.drawn + plan.draws, limits)
@@ -126,7 +138,7 @@ class Aim:
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
         scores = losses.score_errors(axes, unit, workload)
         if public is not None and losses.prior.amount:
-            scores += comparing_errors(axes, unit, public, losses.prior)
+            scores += comparing_errors(axes, unit, public, losses.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 
@@ -138,7 +150,7 @@ class Aim:
         session: Session,
         params: AimParams,
         public: PublicTable | None,
-        seed: int,  # noqa: ARG002
+        seed: int,
         progress: Progress,
     ) -> BoundedModel:
         begun = opening.start(session, params, progress)
@@ -150,12 +162,44 @@ class Aim:
         )
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns, measured = opened.columns, opened.measured
-        prior: PublicStart | None = None
+
+        def errors(model: bounds.Told) -> tuple[ExpectedError, ...]:
+            if not losses.bounds.amount:
+                return ()
+            progress(0.92, "bounding errors")
+            rows_error = bounds.rows_error(axes, contribution, session.unit, losses.one_way)
+            bounded = bounds.bounded(axes, workload.closure)
+            return bounds.measured_bounds(session, model, bounded, rows_error)
+
+        prior: PublicStart | NearEntities | None = None
         if public is not None and rows is not None:
             progress(0.05, "learning from the public table")
             rule = scored_by(session.unit, public)
-            most = _prior_cells(params)
-            prior = guarded_start(session, columns, rows, rule, losses.prior, most_cells=most)
+            kept = kept_entities(
+                session,
+                opened,
+                begun.bought,
+                rows,
+                params.public_entities,
+                are_entities=public.schema.entity is not None,
+                seed=seed,
+            )
+            prior = guarded_start(
+                session,
+                columns,
+                rows,
+                rule,
+                losses.prior,
+                most_cells=_prior_cells(params),
+                kept=kept,
+                keeping=params.public_entities,
+            )
+        if isinstance(prior, NearEntities):
+            progress(0.4, "weighing public entities")
+            left = session.remaining - losses.bounds
+            weighed = prior.model(session, PrivacyLoss(left.kind, left.amount), self.name)
+            told = WeighedTable(weighed, columns.axes, measured.size)
+            return BoundedModel(weighed, errors(told))
         cliques = () if prior is None else prior.cliques
         rounds = Rounds(
             session,
@@ -168,17 +212,13 @@ class Aim:
             reserve=losses.bounds if workload.candidates else session.remaining,
             base=None if prior is None else prior.factors,
         )
-        graph = rounds.run(progress)
-        model = opened.model(self.name, graph)
-        if not losses.bounds.amount:
-            return BoundedModel(model, ())
-        progress(0.92, "bounding errors")
-        rows_error = bounds.rows_error(axes, contribution, session.unit, losses.one_way)
-        bounded = bounds.bounded(axes, workload.closure)
-        return BoundedModel(model, bounds.measured_bounds(session, model, bounded, rows_error))
+        model = opened.model(self.name, rounds.run(progress))
+        return BoundedModel(model, errors(model))
 
-    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
-        return TableModel.load(self.name, schema, unit, data)
+    def load(
+        self, schema: Schema, unit: PrivacyUnit, data: bytes
+    ) -> TableModel | PublicReweightedModel:
+        return load_either(self.name, schema, unit, data)
 
 
 def _prior_cells(params: AimParams) -> int:

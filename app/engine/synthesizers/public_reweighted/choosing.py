@@ -17,6 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Count
+from app.engine.schema import PrivacyUnit
+from app.engine.synthesizers.contribution import expected_error
+
 Floats = NDArray[np.float64]
 
 _OF_NORMAL = math.sqrt(2 / math.pi)
@@ -57,3 +62,24 @@ def chosen(options: Sequence[Option], *, power: float, most: int) -> tuple[int, 
         if total > best[0]:
             best = total, tuple(int(place) for place in first)
     return best[1]
+
+
+def most_telling(
+    counts: Sequence[Count],
+    expected: Sequence[Floats],
+    distances: Sequence[float],
+    unit: PrivacyUnit,
+    loss: PrivacyLoss,
+    *,
+    most: int,
+) -> tuple[Count, ...]:
+    """Of `counts` those to buy with `loss`, at most so many.
+
+    `expected` are the public histograms (flat), `distances` how far off they seem, in counts.
+    """
+    options = [
+        Option(m, distance, expected_error(count.contribution, unit, m.size, loss))
+        for count, m, distance in zip(counts, expected, distances, strict=True)
+    ]
+    power = 1.0 if loss.kind == "pure" else 0.5
+    return tuple(counts[place] for place in chosen(options, power=power, most=most))

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.functions import evaluate
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.axes import Axes
@@ -17,7 +18,6 @@ from app.engine.synthesizers.public_reweighted.extending import OneWay, joined, 
 from app.engine.synthesizers.public_reweighted.features import Features, features_of
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
-from app.engine.synthesizers.public_reweighted.questions import row_cuts
 from app.engine.synthesizers.public_reweighted.redrawing import WeighedRows
 from app.engine.synthesizers.public_reweighted.rules import still_lawful
 from app.engine.synthesizers.public_reweighted.weights import Target, reweighted
@@ -26,7 +26,7 @@ from app.engine.synthesizers.size import pooled
 Floats = NDArray[np.float64]
 
 
-def unit_weights(answers: Sequence[Measurement], rows: PublicRows, unit: PrivacyUnit) -> Floats:
+def unit_weights(answers: Sequence[Measurement], rows: PublicRows, schema: Schema) -> Floats:
     """Weights of public units that add up to the noisy number of private ones, 1 at least.
 
     `answers` are those to `size_questions`. Shape (entities,).
@@ -34,15 +34,33 @@ def unit_weights(answers: Sequence[Measurement], rows: PublicRows, unit: Privacy
     first, *by_rows = answers
     estimates = [(float(first.values), first.variance)]
     estimates += [(float(a.values.sum()), a.variance * a.values.size) for a in by_rows]
-    units = max(pooled(estimates), 1.0)
+    return weighed_units(pooled(estimates), by_rows, rows, schema)
+
+
+def weighed_units(
+    number: float, answers: Sequence[Measurement], rows: PublicRows, schema: Schema
+) -> Floats:
+    """Weights of public units that add up to `number`, 1 at least, and agree with noisy counts of
+    units by declared functions. Shape (entities,)."""
+    units = max(number, 1.0)
     weights = np.full(rows.entities, units / rows.entities)
-    if by_rows:
-        cell = np.searchsorted(row_cuts(unit), rows.rows_per_entity(), side="right")
-        features = Features(by_rows[0].shape, cell.astype(np.int64), np.ones(rows.entities))
-        values = by_rows[0].values.astype(np.float64)
-        weights = reweighted(weights, [Target(features, values, by_rows[0].variance)])
+    weights = reweighted(weights, [_of_units(answer, rows, schema) for answer in answers])
     scaled: Floats = weights * (units / weights.sum())
     return scaled
+
+
+def _of_units(answer: Measurement, rows: PublicRows, schema: Schema) -> Target:
+    """Public units are in cells by the same function as private ones."""
+    assert isinstance(answer.count, Count)
+    assert answer.count.function is not None
+    cells = evaluate(answer.count.function, rows.codes, rows.entity, schema)
+    features = Features((answer.values.size,), cells, np.ones(rows.entities))
+    return Target(features, answer.values.ravel().astype(np.float64), answer.variance)
+
+
+def row_weights(base: Floats, answers: Sequence[Measurement], rows: PublicRows) -> Floats:
+    """Weights of rows that were `base`, shape (rows,), which agree with noisy histograms."""
+    return reweighted(base, [_target(answer, [rows]) for answer in answers])
 
 
 def one_way(answer: Measurement, rows: PublicRows) -> OneWay:

@@ -22,7 +22,7 @@ NAME = "public_reweighted"
 class PublicReweightedModel:
     """codes: a private code of each atom of `weighed`. kept: the columns that
     stay with the entity when a content is redrawn. units: the noisy number of entities (of rows
-    on a row unit)."""
+    on a row unit). method: the name of the synthesizer that fitted it."""
 
     unit: PrivacyUnit
     codes: dict[str, NDArray[np.int64]]
@@ -30,6 +30,7 @@ class PublicReweightedModel:
     weighed: WeighedRows
     units: int
     smooth: float
+    method: str = NAME
 
     @property
     def rows_each(self) -> float:
@@ -66,7 +67,8 @@ class PublicReweightedModel:
 
     def dump(self) -> bytes:
         header = {
-            "model": NAME,
+            "model": self.method,
+            "atoms": "public",
             "columns": list(self.codes),
             "kept": list(self.kept),
             "units": self.units,
@@ -84,10 +86,18 @@ class PublicReweightedModel:
         return pack(header, arrays)
 
 
-def load_model(schema: Schema, unit: PrivacyUnit, data: bytes) -> PublicReweightedModel:
-    """A stored model. Raises `ModelFormatError` for one of another dictionary or unit."""
+def is_weighed(data: bytes) -> bool:
+    """Whether a stored model is one of public rows; raises `ModelFormatError` for no model."""
+    return unpack(data)[0].get("atoms") == "public"
+
+
+def load_model(
+    schema: Schema, unit: PrivacyUnit, data: bytes, method: str = NAME
+) -> PublicReweightedModel:
+    """A stored model of `method`. Raises `ModelFormatError` for one of another dictionary or
+    unit."""
     header, arrays = unpack(data)
-    if header.get("model") != NAME:
+    if header.get("model") != method or header.get("atoms") != "public":
         raise ModelFormatError("the stored model is of another synthesizer")
     smooth = header.get("smooth")
     if not isinstance(smooth, int | float) or not 0 <= smooth <= 1:
@@ -114,7 +124,7 @@ def load_model(schema: Schema, unit: PrivacyUnit, data: bytes) -> PublicReweight
     if not (weighed.entities > 0).all() or not weighed.rows.sum() > 0:
         raise ModelFormatError("the stored model has no entity to draw")
     return PublicReweightedModel(
-        unit, codes, tuple(kept), weighed, number(header, "units"), float(smooth)
+        unit, codes, tuple(kept), weighed, number(header, "units"), float(smooth), method
     )
 
 

@@ -44,11 +44,12 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.public import PublicRows, public_problems, read_public
 from app.engine.synthesizers.public_fit import fit_problems
-from app.engine.synthesizers.public_reweighted.choosing import Option, chosen
+from app.engine.synthesizers.public_reweighted.choosing import most_telling
 from app.engine.synthesizers.public_reweighted.extending import with_missing_values
 from app.engine.synthesizers.public_reweighted.features import features_of
 from app.engine.synthesizers.public_reweighted.fitting import fitted, one_way, unit_weights
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel, load_model
+from app.engine.synthesizers.public_reweighted.ordering import in_order
 from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
 from app.engine.synthesizers.public_reweighted.questions import (
     candidates,
@@ -152,10 +153,10 @@ class PublicReweighted:
         schema, parts = session.schema, _split(whole, params)
         progress(0.05, "reading the public table")
         rows = lawful(read_public(public, schema, axes.names).for_unit(unit), schema)
-        rows = _in_order(rows, unit, seed)
+        rows = in_order(rows, unit, seed)
         rng = generator(seed + 1)
         progress(0.2, "counting units")
-        units = unit_weights(session.count(size_questions(unit), parts.size), rows, unit)
+        units = unit_weights(session.count(size_questions(unit), parts.size), rows, schema)
         rule = params.rule(unit, whole)
         progress(0.3, "looking for values that the public table lacks")
         columns = in_cells(axes, watched(plan.axes, params, rule))
@@ -233,15 +234,6 @@ def _candidate_problems(counts: Sequence[Count]) -> tuple[Problem, ...]:
     return (Problem("/params/most_cells", message, "allow more cells, or give coarser `bins`"),)
 
 
-def _in_order(rows: PublicRows, unit: PrivacyUnit, seed: int) -> PublicRows:
-    """At most `max_rows` rows of each entity, drawn uniformly, and entity after entity."""
-    order = np.lexsort((generator(seed).random(rows.rows), rows.entity))
-    entity = rows.entity[order]
-    kept = np.arange(rows.rows) - np.searchsorted(entity, entity) < unit.max_rows
-    codes = {name: column[order][kept] for name, column in rows.codes.items()}
-    return PublicRows(codes, entity[kept], rows.entities)
-
-
 def _chosen(
     session: Session, counts: Sequence[Count], rows: PublicRows, base: Floats, loss: PrivacyLoss
 ) -> tuple[Count, ...]:
@@ -256,16 +248,14 @@ def _chosen(
         ],
         loss,
     )
-    options = []
     certain = scored.values - _CAUTION * scored.standard_error
-    for count, reference, distance in zip(counts, references, certain, strict=True):
-        expected = features_of(count, rows).counts(base)
-        in_counts = float(distance) * float(expected.sum() / reference.sum())
-        deviation = expected_error(count.contribution, unit, expected.size, left)
-        options.append(Option(expected, in_counts, deviation))
-    power = 1.0 if loss.kind == "pure" else 0.5
+    expected = [features_of(count, rows).counts(base) for count in counts]
+    in_counts = [
+        float(distance) * float(each.sum() / reference.sum())
+        for each, reference, distance in zip(expected, references, certain, strict=True)
+    ]
     most = max(1, _MOST_TERMS // max(1, rows.rows))
-    return tuple(counts[place] for place in chosen(options, power=power, most=most))
+    return most_telling(counts, expected, in_counts, unit, left, most=most)
 
 
 def _on_grid(reference: Floats) -> Floats:

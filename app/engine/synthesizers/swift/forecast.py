@@ -21,8 +21,9 @@ from app.engine.synthesizers.forecast import (
     question_problems,
     run_problems,
 )
-from app.engine.synthesizers.opening import forecast, opening_errors
+from app.engine.synthesizers.opening import Keeping, forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
+from app.engine.synthesizers.public_reweighted.keeping import keeping_bytes, keeping_problems
 from app.engine.synthesizers.public_start import compared_cells, start_bytes, start_problems
 from app.engine.synthesizers.swift.budget import Losses, looks_twice, possible_shares, rows_loss
 from app.engine.synthesizers.swift.params import SwiftParams
@@ -72,6 +73,7 @@ def preflight(
     axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
     problems += start_problems(schema, unit, public, axes.names, limits)
+    problems += keeping_problems(unit, public, params.public_entities)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
@@ -82,6 +84,7 @@ def preflight(
     tree = sum(axes.shape) + params.most_cells
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
     memory += start_bytes(public, len(axes.names), prior_cells(params))
+    memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
@@ -102,7 +105,7 @@ def preflight(
     for shares in (params.shares,) if params.shares else possible_shares(is_public):
         losses = Losses.of(loss, shares, len(axes.names), is_public)
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
-        scores += _score_errors(axes, unit, losses, public)
+        scores += _score_errors(axes, unit, losses, public, params.public_entities)
     problems += noise_problems((*errors, *rows), contribution, scores)
     return plan.preflight(cells, memory, errors[0], problems)
 
@@ -139,14 +142,14 @@ def _errors(
 
 
 def _score_errors(
-    axes: Axes, unit: PrivacyUnit, losses: Losses, public: PublicFacts | None
+    axes: Axes, unit: PrivacyUnit, losses: Losses, public: PublicFacts | None, keeping: Keeping
 ) -> tuple[float, ...]:
     """Noise in the distance of a pair, if pairs are scored; with public rows each may be twice."""
     pairs = list(combinations(axes.names, 2))
     if not losses.scores.amount or not pairs:
         return ()
     if public is not None:
-        return comparing_errors(axes, unit, public, losses.scores)
+        return comparing_errors(axes, unit, public, losses.scores, keeping)
     counts = [Count(pair, axes.groupings) for pair in pairs]
     lowest = min(losses.scored, key=lambda loss: loss.amount)
     return expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)[:1]

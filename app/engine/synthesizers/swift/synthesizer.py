@@ -21,7 +21,20 @@ from app.engine.synthesizers.bought import delta_for_values
 from app.engine.synthesizers.columns import Columns
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.public import readable
-from app.engine.synthesizers.public_drift import compare, distances, guarded, scored_by
+from app.engine.synthesizers.public_drift import (
+    NearEntities,
+    compare,
+    distances,
+    guarded,
+    near_entities,
+    scored_by,
+)
+from app.engine.synthesizers.public_reweighted.keeping import (
+    KeptEntities,
+    kept_entities,
+    load_either,
+)
+from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses, usual_shares, with_rows
@@ -59,9 +72,9 @@ class Swift:
         session: Session,
         params: SwiftParams,
         public: PublicTable | None,
-        seed: int,  # noqa: ARG002
+        seed: int,
         progress: Progress,
-    ) -> TableModel:
+    ) -> TableModel | PublicReweightedModel:
         begun = with_rows(session, opening.start(session, params, progress), params)
         axes, contribution = begun.axes, begun.contribution
         public, rows = readable(public, session.schema, axes.names)
@@ -71,7 +84,7 @@ class Swift:
         columns = opened.columns
         most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
         progress(0.1, "scoring pairs")
-        prior: PublicStart | None = None
+        prior: PublicStart | NearEntities | None = None
         if public is None or rows is None:
             options = _options(session, columns, params, losses.scores, most)
         else:
@@ -79,7 +92,20 @@ class Swift:
             asked = PublicStart.of(
                 rows, session.schema, columns, forecast.prior_cells(params), most
             )
-            prior, options = _from_public(session, asked, params, rule, losses.scores, most)
+            kept = kept_entities(
+                session,
+                opened,
+                begun.bought,
+                rows,
+                params.public_entities,
+                are_entities=public.schema.entity is not None,
+                seed=seed,
+            )
+            prior, options = _from_public(session, asked, params, rule, losses.scores, most, kept)
+        if isinstance(prior, NearEntities):
+            progress(0.4, "weighing public entities")
+            left = session.remaining
+            return prior.model(session, PrivacyLoss(left.kind, left.amount), self.name)
         progress(0.4, "choosing and counting pairs")
         rounds = Rounds(session, opened, contribution, options, most, prior)
         if len(axes.names) > 1:
@@ -87,8 +113,10 @@ class Swift:
         progress(0.7, "fitting the model")
         return opened.model(self.name, rounds.fitted())
 
-    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
-        return TableModel.load(self.name, schema, unit, data)
+    def load(
+        self, schema: Schema, unit: PrivacyUnit, data: bytes
+    ) -> TableModel | PublicReweightedModel:
+        return load_either(self.name, schema, unit, data)
 
 
 def _options(
@@ -111,13 +139,18 @@ def _from_public(
     rule: Contribution,
     loss: PrivacyLoss,
     most_cells: int,
-) -> tuple[PublicStart | None, tuple[Option, ...]]:
-    """What is left of a public start, and the pairs with their noisy distances from that."""
+    kept: KeptEntities | None,
+) -> tuple[PublicStart | NearEntities | None, tuple[Option, ...]]:
+    """What is left of a public start, and the pairs with their noisy distances from that; or the
+    entities, if they are nearer."""
     columns = asked.cells.columns
     pairs = small_pairs(columns, most_cells)
     if not pairs:
         return None, ()
-    compared = compare(session, asked, pairs, rule, loss)
+    compared = compare(session, asked, pairs, rule, loss, kept)
+    near = near_entities(kept, compared, params.public_entities)
+    if near is not None:
+        return near, ()
     prior = guarded(asked, compared)
     gains = distances(prior, asked, compared)
     return prior, _as_options(columns, params, pairs, [gains[pair] for pair in pairs])
