@@ -60,6 +60,15 @@ def test_an_allowance_that_is_too_small_is_told_to_whom_it_belongs(service: Worl
     assert told["remaining"] == {"epsilon": "0.4", "delta": "0"}
 
 
+def test_where_nothing_could_be_picked_no_reason_for_a_choice_is_told(service: World) -> None:
+    dataset = service.add_dataset()
+    told = preflight(
+        service.custodian, dataset, synthesizer="auto", params={}, public_dataset="ds_nowhere"
+    )
+    assert (told["fits"], told["why"]) == (False, None)
+    assert [each["pointer"] for each in told["problems"]] == ["/public_dataset"]
+
+
 def test_other_problems_and_the_budget_are_both_told(service: World) -> None:
     dataset = service.add_dataset(epsilon="0.5")
     told = preflight(service.custodian, dataset, params={"columns": ["nothing"]})
