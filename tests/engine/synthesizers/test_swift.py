@@ -29,7 +29,7 @@ from app.engine.synthesizers.axes import Axes, choose_axes
 from app.engine.synthesizers.base import Limits, generator
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
-from app.engine.synthesizers.opening import Start
+from app.engine.synthesizers.opening import Start, opening_errors
 from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift import Swift
 from app.engine.synthesizers.swift.budget import (
@@ -277,12 +277,26 @@ def test_columns_get_what_noise_would_take_of_them() -> None:
     assert shares.one_way == pytest.approx(1.6 * 9 * deviation / 400, abs=6e-4)
 
 
-def test_what_a_rule_leaves_uncounted_makes_columns_poorer() -> None:
-    start, unit = begun(4000, k=50)
-    known = SizeEstimate(4000, 1.0, 100, 1.0)
-    clipped = replace(start, contribution=Contribution("clipped", norm=2), counted=known)
-    of_many = replace(clipped, counted=SizeEstimate(4000, 1.0, 4000, 1.0))
-    assert usual_shares(clipped, unit).one_way > usual_shares(of_many, unit).one_way
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        (Contribution("clipped", norm=2), 100 * 16 * 2 / 8),
+        (Contribution("clipped", norm=9), 1600),
+        (Contribution("distinct", limit=2), 200),
+        (Contribution("distinct", limit=9), 400),
+        (Contribution("one"), 100),
+    ],
+)
+def test_columns_are_as_poor_as_what_a_rule_counts(rule: Contribution, counts: float) -> None:
+    """Hundred entities of 16 rows each, taken to have 4 distinct values and a norm of 8."""
+    start, unit = begun(1600, PrivacyLoss.zcdp(10**12), k=50)
+    start = replace(start, contribution=rule, counted=SizeEstimate(1600, 1.0, 100, 1.0))
+    quarter = start.loss.split((1, 3))[0]
+    errors = opening_errors(start.axes, rule, unit, quarter)
+    part = sum(min(c * e / counts, 1) for c, e in zip((4, 5, 6), errors, strict=False)) / 3
+    assert usual_shares(start, unit).one_way == pytest.approx(
+        min(max(1.6 * part, 0.15), 0.75), abs=6e-4
+    )
 
 
 @given(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
-from app.engine.privacy.sensitivity import sensitivity
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.base import Session
 from app.engine.synthesizers.opening import Start, opening_errors
@@ -113,11 +112,11 @@ def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
 def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Shares:
     """What the columns get by the guarantee, and more where noise would drown them.
 
-    By what the loss means for a unit it is a quarter at rho 0.01, less where there is more. Noise
-    of standard deviation sigma in each of c cells makes up c sigma of all that is counted, but no
-    more than all; 1.6 times the mean of that part over the columns, were a quarter of the
-    loss for them, is the least that they get. Both were fitted to tables of the bench. Scores that
-    also guard against drift of a public table get more.
+    By the loss it is a quarter at rho 0.01, less where there is more. Noise of standard deviation
+    sigma in each of c cells makes up c sigma of all that is counted, but no more than all; 1.6
+    times the mean of that part over the columns, were a quarter of the loss for them, is the least
+    that they get. Both were fitted to tables of the bench. Scores that also guard against drift of
+    a public table get more.
     """
     quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
     errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
@@ -127,25 +126,36 @@ def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Sh
         for cells, error in zip(begun.axes.shape, errors, strict=False)
     ]
     drowned = math.fsum(noise) / max(len(noise), 1)
-    one_way = max(_by_guarantee(begun, unit), _OF_DROWNED * drowned)
+    one_way = max(_by_guarantee(begun.loss), _OF_DROWNED * drowned)
     return _shares(round(min(one_way, _MOST_ONE_WAY), 3), is_public)
 
 
 def _counts(begun: Start) -> float:
-    """About how much a histogram counts, by what is known of rows and entities."""
-    if begun.known is None:
+    """About how much a histogram counts, by what is known of rows and entities.
+
+    Of n rows of an entity about sqrt(n) are taken to be distinct, and their norm to be n^(3/4),
+    half-way between all apart and all in one cell.
+    """
+    known, rule = begun.known, begun.contribution
+    if known is None:
         return 0.0
-    rule = begun.contribution
-    most = {"distinct": rule.limit, "clipped": rule.norm, "one": 1.0}.get(rule.rule)
-    return begun.known.rows if most is None else min(begun.known.rows, begun.known.entities * most)
+    entities = max(known.entities, 1.0)
+    rows = max(known.rows / entities, 1.0)
+    match rule.rule:
+        case "clipped":
+            assert rule.norm is not None
+            return entities * rows * min(1.0, rule.norm / math.pow(rows, 0.75))
+        case "distinct":
+            assert rule.limit is not None
+            return entities * min(math.sqrt(rows), rule.limit)
+        case "one":
+            return entities
+    return known.rows
 
 
-def _by_guarantee(begun: Start, unit: PrivacyUnit) -> float:
-    moved = sensitivity(begun.contribution, unit.max_rows, 2**62)
-    if begun.loss.kind == "pure":
-        rho = begun.loss.value**2 / (2 * moved.l1_counts**2)
-    else:
-        rho = begun.loss.value / moved.l2_counts**2
+def _by_guarantee(loss: PrivacyLoss) -> float:
+    """Whatever a unit is: how little is left of its rows is told by the noise."""
+    rho = loss.value**2 / 2 if loss.kind == "pure" else loss.value
     share = _EXPECTED_ONE_WAY * math.pow(max(rho, 1e-30) / _EXPECTED_RHO, -_POWER)
     return max(share, _LEAST_ONE_WAY)
 
