@@ -67,11 +67,17 @@ def session(loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW, rows: int = 3000
     return session_on(schema, tied(schema, rows), loss, unit, entities)
 
 
+def fitted(asked: Any, form: SwiftParams | None = None) -> TableModel:
+    model = Swift().fit(asked, form or params(), None, 7, quiet)
+    assert isinstance(model, TableModel)
+    return model
+
+
 def fit(
     form: SwiftParams | None = None, loss: PrivacyLoss = EXACT, unit: PrivacyUnit = ROW
 ) -> TableModel:
     open_session = session(loss, unit)
-    model = Swift().fit(open_session, form or params(), None, 7, quiet)
+    model = fitted(open_session, form)
     assert open_session.remaining.amount <= 10, "all is spent but what rounding down leaves"
     return model
 
@@ -119,7 +125,7 @@ def recorded(
     form: SwiftParams | None = None, loss: PrivacyLoss = GAUSSIAN, told: Sequence[object] = ()
 ) -> tuple[Recorded, TableModel]:
     asked = Recorded(session(loss), told)
-    return asked, Swift().fit(asked, form or params(), None, 7, quiet)  # type: ignore[arg-type]
+    return asked, fitted(asked, form)
 
 
 def test_without_noise_tied_columns_stay_tied() -> None:
@@ -199,7 +205,7 @@ def test_a_column_alone_and_two_need_no_scores() -> None:
 
 
 def test_a_pair_too_large_is_sampled_independently() -> None:
-    model = Swift().fit(session(), params(columns=["colour", "size"], most_cells=4), None, 7, quiet)
+    model = fitted(session(), params(columns=["colour", "size"], most_cells=4))
     assert max(map(len, model.graph.tree.cliques)) == 1
     assert model.sample(100, generator(4)).rows == 100
 
@@ -234,7 +240,7 @@ def test_a_table_of_no_rows_is_fitted(loss: PrivacyLoss) -> None:
 
 
 def test_a_table_of_one_row_is_fitted() -> None:
-    model = Swift().fit(session(rows=1), params(), None, 7, quiet)
+    model = fitted(session(rows=1))
     assert model.size.rows == 1
     assert model.sample(None, generator(5)).rows == 1
 
