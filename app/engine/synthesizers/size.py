@@ -66,7 +66,8 @@ def pulled(value: float, variance: float, estimate: float, variance_of_estimate:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Noisy numbers of rows and entities, neither negative; no entities on a row unit."""
+    """Noisy numbers of rows and entities, neither negative; no entities on a row unit, elsewhere a
+    row or more for each."""
 
     rows: int
     entities: int | None
@@ -89,7 +90,7 @@ class Size:
             counted = pulled(counted, variance, known.entities, known.entities_variance)
         entities = max(0, round(counted))
         most = max(entities, 1) * unit.max_rows
-        return cls(min(max(0, round(rows)), most), entities, unit.max_rows)
+        return cls(min(max(entities, round(rows)), most), entities, unit.max_rows)
 
     def deal(self, rows: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
         """A synthetic entity for each of `rows` rows: 0..E-1, none with over `max_rows`.

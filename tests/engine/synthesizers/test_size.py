@@ -45,6 +45,7 @@ def test_an_entity_unit_has_entities_too() -> None:
 def test_noise_cannot_make_a_size_impossible() -> None:
     assert measured(ROW, rows=-3.2).rows == 0
     assert measured(HOUSEHOLD, rows=1e9).rows == 40
+    assert measured(HOUSEHOLD, rows=-3.2).rows == 10, "an entity has a row at least"
 
 
 @given(
