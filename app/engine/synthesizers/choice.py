@@ -116,7 +116,9 @@ def _also(name: str, request: Request) -> str:
         return ""
     if request.public is not None:
         return _FROM_PUBLIC_ROWS
-    return _TWICE if looks_twice(len(request.axes.names), is_public=False) else ""
+    columns = len(request.axes.names)
+    is_twice = request.loss is not None and looks_twice(request.loss, columns, is_public=False)
+    return _TWICE if is_twice else ""
 
 
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:

@@ -35,6 +35,9 @@ _ROWS_OF_PURE = 0.02
 _MANY_COLUMNS = range(25, 101)
 """So many are chosen of twice: of fewer a second look told no more, and of more it takes long."""
 
+_RHO_FOR_TWO = 0.003
+"""With less, what a second look costs is worth more than what it tells."""
+
 _FIRST = 0.5
 _SCORES_AGAIN = 0.33
 """What the first choice gets of the loss of pairs, and the second look of that of scores."""
@@ -66,7 +69,7 @@ class Losses:
                 shares.two_way if columns > 1 else 0.0,
             )
         )
-        if not looks_twice(columns, is_public):
+        if not looks_twice(loss, columns, is_public):
             return cls(one_way, scores, two_way)
         scores, again = scores.split((1 - _SCORES_AGAIN, _SCORES_AGAIN))
         first, two_way = two_way.split((_FIRST, 1 - _FIRST))
@@ -83,9 +86,9 @@ class Losses:
         return (self.two_way,) if self.first is None else (self.two_way, self.first)
 
 
-def looks_twice(columns: int, is_public: bool) -> bool:
+def looks_twice(loss: PrivacyLoss, columns: int, is_public: bool) -> bool:
     """Whether pairs are chosen twice; public rows tell what a first choice would."""
-    return columns in _MANY_COLUMNS and not is_public
+    return columns in _MANY_COLUMNS and not is_public and _rho(loss) >= _RHO_FOR_TWO
 
 
 def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:
@@ -155,9 +158,12 @@ def _counts(begun: Start) -> float:
 
 def _by_guarantee(loss: PrivacyLoss) -> float:
     """Whatever a unit is: how little is left of its rows is told by the noise."""
-    rho = loss.value**2 / 2 if loss.kind == "pure" else loss.value
-    share = _EXPECTED_ONE_WAY * math.pow(max(rho, 1e-30) / _EXPECTED_RHO, -_POWER)
+    share = _EXPECTED_ONE_WAY * math.pow(max(_rho(loss), 1e-30) / _EXPECTED_RHO, -_POWER)
     return max(share, _LEAST_ONE_WAY)
+
+
+def _rho(loss: PrivacyLoss) -> float:
+    return loss.value**2 / 2 if loss.kind == "pure" else loss.value
 
 
 def possible_shares(is_public: bool) -> tuple[Shares, ...]:
