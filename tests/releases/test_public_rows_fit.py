@@ -11,6 +11,7 @@ import pytest
 from plugin import write_plugin
 from release_world import World, wanted, world
 
+from app.datasets import public_rows
 from app.datasets.public_rows import PublicRows, PublicRowsGone
 from app.jobs.child import ChildHost
 
@@ -189,6 +190,17 @@ def test_a_third_party_that_asks_for_what_is_not_there_is_refused(
     (problem,) = office.preflight({**body, "params": {"do": "pry"}})["problems"]
     assert problem["pointer"] == "/synthesizer"
     assert "gave no answer" in problem["message"]
+
+
+def test_of_a_large_dataset_rows_are_shown_that_lie_evenly_in_it(
+    office: Office, mauve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(public_rows, "MOST_ROWS", 100)
+    rows = PublicRows(office.service.database, office.service.settings, mauve)
+    assert [len(chunk["size"]) for chunk in rows.chunks(["size", "colour"])] == [100]
+    body = request("class_resampling", mauve) | {"params": {"columns": ["colour"]}}
+    (problem,) = office.preflight(body)["problems"]
+    assert "of the 100 public rows" in problem["message"]
 
 
 def test_a_private_dataset_is_never_opened(office: Office) -> None:
