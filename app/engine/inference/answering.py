@@ -36,10 +36,7 @@ class Answering:
         self._shares = shares
         self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
         self._sets = [frozenset(clique) for clique in tree.cliques]
-        self._neighbours: list[list[int]] = [[] for _ in tree.cliques]
-        for parent, child in tree.edges:
-            self._neighbours[parent].append(child)
-            self._neighbours[child].append(parent)
+        self._neighbours = tree.neighbours
         self._beyond: dict[tuple[int, int], frozenset[str]] = {}
         self._kept: dict[tuple[int, int, AxisNames], Floats] = {}
         self._kept_cells = 0

@@ -95,10 +95,31 @@ class JunctionTree:
             for clique, parent in zip(self.cliques, self.parents, strict=True)
         )
 
+    def rooted_at(self, root: int) -> tuple[JunctionTree, tuple[int, ...]]:
+        """The same tree hung at another clique, and for each of its cliques the number here."""
+        order, parents, place = [root], [-1], {root: 0}
+        for clique in order:
+            for near in self.neighbours[clique]:
+                if near not in place:
+                    parents.append(place[clique])
+                    place[near] = len(order)
+                    order.append(near)
+        cliques = tuple(self.cliques[clique] for clique in order)
+        return JunctionTree(self.shape, cliques, tuple(parents)), tuple(order)
+
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Pairs of clique numbers, parent and child."""
         return tuple((parent, child) for child, parent in enumerate(self.parents) if child)
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """For each clique the numbers of its parent and its children."""
+        near: list[list[int]] = [[] for _ in self.cliques]
+        for parent, child in self.edges:
+            near[parent].append(child)
+            near[child].append(parent)
+        return tuple(map(tuple, near))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -7,21 +7,25 @@ sums (Darwiche 2003), so a clique's table is exponentiated once, and no number l
 of a float: what is kept of a clique is its distribution given the separator.
 
 The structure is laid out as arrays once; compiled loops walk over it, whatever the structure.
+Two threads take branches of the tree each, see `division`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
+from app.engine.inference.division import DividedTree
 from app.engine.inference.exponential import exponentiate
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
 from app.engine.inference.sums import Addition, additions, row_starts
+from app.engine.inference.together import together
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,46 +49,63 @@ class Propagation:
         fixed: Sequence[tuple[AxisNames, Floats]] = (),
     ) -> None:
         self.tree = tree
-        layout = _Layout(tree, factors, [axes for axes, _ in fixed])
+        self._divided = DividedTree.of(tree)
+        layout = _Layout(self._divided.tree, factors, [axes for axes, _ in fixed])
         self.length = layout.starts[len(factors)]
         self.places = {
             axes: slice(layout.starts[i], layout.starts[i + 1]) for i, axes in enumerate(factors)
         }
-        self._program = layout.program()
         self._logs = np.zeros(layout.starts[-1])
         self._masses = np.zeros(layout.starts[-1])
         for number, (_, logs) in enumerate(fixed, start=len(factors)):
             self._logs[layout.starts[number] : layout.starts[number + 1]] = logs.ravel()
-        self._cliques = [
-            slice(layout.starts[number], layout.starts[number + 1]) for number in layout.tables
+        self._tables = [
+            slice(layout.starts[number], layout.starts[number + 1])
+            for number in (layout.tables[place] for place in self._divided.places)
         ]
+        self._root = layout.starts[layout.messages]
+        sums = np.empty(layout.starts[layout.messages + len(tree.cliques)] - self._root)
+        self._state = (self._logs, self._masses, sums, *layout.program(), self._root)
 
     def run(self, potentials: Floats) -> tuple[float, Floats]:
         """The log partition, and the marginals on each factor; a view that the next run fills."""
         self._logs[: self.length] = potentials
-        log_partition = float(_propagate(self._logs, self._masses, *self._program))
+        self._branches(_ascend)
+        _ascend(*self._state, self._divided.trunk)
+        log_partition = float(self._logs[self._root])
         if log_partition == -np.inf:
             raise InfeasibleZerosError("the structural zeros leave no cell of the table")
+        self._masses[self._root] = 1.0
+        _descend(*self._state, self._divided.trunk)
+        self._branches(_descend)
         return log_partition, self._masses[: self.length]
+
+    def _branches(self, passed: Callable[..., None]) -> None:
+        own = partial(passed, *self._state, self._divided.own)
+        if self._divided.other.size:
+            together(own, partial(passed, *self._state, self._divided.other))
+        else:
+            own()
 
     def shares(self) -> tuple[Floats, ...]:
         """Each clique's share of each cell at the last run, as arrays of their own."""
         return tuple(
             self._masses[place].reshape([self.tree.shape[axis] for axis in clique]).copy()
-            for place, clique in zip(self._cliques, self.tree.cliques, strict=True)
+            for place, clique in zip(self._tables, self.tree.cliques, strict=True)
         )
 
 
 class _Layout:
-    """Numbers the tables: factors, fixed ones, one empty factor, messages, then sums."""
+    """Numbers the tables: factors, fixed ones, an empty one a clique, messages, then sums."""
 
     def __init__(
         self, tree: JunctionTree, factors: Sequence[AxisNames], fixed: Sequence[AxisNames]
     ) -> None:
         self.tree = tree
         self.order = table_order(tree.shape)
-        self.axes: list[AxisNames] = [*factors, *fixed, ()]
-        empty = len(self.axes) - 1
+        self.axes: list[AxisNames] = [*factors, *fixed]
+        empty = len(self.axes)
+        self.axes += [()] * len(tree.cliques)
         self.messages = len(self.axes)
         self.axes += tree.separators
         self.steps: list[list[Addition]] = []
@@ -98,9 +119,9 @@ class _Layout:
         for child, parent in enumerate(tree.parents):
             if child:
                 members[parent].append(self.messages + child)
-        for clique, numbers in zip(tree.cliques, members, strict=True):
-            padded = [*numbers, *[empty] * (len(numbers) < 2)]
-            self._add_up(clique, padded if len(padded) > 1 else [empty, empty])
+        for number, (clique, own) in enumerate(zip(tree.cliques, members, strict=True), empty):
+            padded = [*own, *[number] * (len(own) < 2)]
+            self._add_up(clique, padded if len(padded) > 1 else [number, number])
         sizes = [cells_of(tree.shape, axes) for axes in self.axes]
         self.starts = list(accumulate(sizes, initial=0))
 
@@ -115,8 +136,8 @@ class _Layout:
         self.steps.append(steps)
         self.tables.append(steps[-1].out)
 
-    def program(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """What `_propagate` walks over: clique table, step table, row starts, table starts."""
+    def program(self) -> tuple[Integers, Integers, Integers]:
+        """What the passes walk over: clique table, step table, row starts."""
         rows: list[Integers] = []
         filled = 0
 
@@ -156,7 +177,6 @@ class _Layout:
             np.array(cliques, dtype=np.int64),
             np.array(steps, dtype=np.int64),
             np.concatenate(rows),
-            np.array(self.starts[self.messages], dtype=np.int64).reshape(1),
         )
 
     def _size(self, number: int) -> int:
@@ -274,19 +294,21 @@ def _scale(
 
 
 @compiled
-def _propagate(
+def _ascend(
     logs: Floats,
-    masses: Floats,
+    masses: Floats,  # noqa: ARG001
+    sums: Floats,
     cliques: Integers,
     steps: Integers,
     starts: Integers,
-    messages: Integers,
-) -> float:
-    """Fills `masses` with the shares of every table; programs are as laid out above."""
-    last = cliques.shape[0] - 1
-    first_message = messages[0]
-    sums = np.empty(cliques[last, 5] + cliques[last, 6] - first_message)
-    for number in range(last, -1, -1):
+    first_message: int,
+    numbers: Integers,
+) -> None:
+    """Sends the messages of cliques, the last first; programs are as laid out above.
+
+    A message is in logarithms; `sums` keeps its masses for the way down.
+    """
+    for number in numbers[::-1]:
         first_step, end_step, table, width, height, message, size, at, along = cliques[number]
         for s in range(first_step, end_step):
             out, w, h, a, at_a, along_a, size_a, b, at_b, along_b, size_b = steps[s]
@@ -308,8 +330,21 @@ def _propagate(
         _sum_out(own, width, mass, rows, along)
         for k in range(size):
             up[k] = up[k] + np.log(mass[k]) if mass[k] > 0 else -np.inf
-    masses[first_message] = 1.0
-    for number in range(last + 1):
+
+
+@compiled
+def _descend(
+    logs: Floats,
+    masses: Floats,
+    sums: Floats,
+    cliques: Integers,
+    steps: Integers,
+    starts: Integers,
+    first_message: int,
+    numbers: Integers,
+) -> None:
+    """Fills `masses` with the shares of cliques' tables, the first first."""
+    for number in numbers:
         first_step, end_step, table, width, height, message, size, at, along = cliques[number]
         mass = sums[message - first_message : message - first_message + size]
         down = masses[message : message + size]
@@ -322,5 +357,3 @@ def _propagate(
             whole = masses[out : out + w * h]
             _sum_out(whole, w, masses[a : a + size_a], starts[at_a : at_a + h], along_a)
             _sum_out(whole, w, masses[b : b + size_b], starts[at_b : at_b + h], along_b)
-    log_partition: float = logs[first_message]
-    return log_partition

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import noisy, random_joint
+
+from app.engine.inference import division, propagation, together
+from app.engine.inference.division import DividedTree
+from app.engine.inference.estimation import fit
+from app.engine.inference.junction import JunctionTree
+from app.engine.inference.measurements import NoisyMarginal
+from app.engine.inference.propagation import Propagation
+
+
+@pytest.fixture(autouse=True)
+def _small_trees_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(division, "_LEAST_CELLS", 1)
+
+
+def random_tree(rng: np.random.Generator) -> JunctionTree:
+    axes = [f"axis{i:02d}" for i in range(int(rng.integers(1, 14)))]
+    shape = {axis: int(rng.integers(1, 6)) for axis in axes}
+    joined = [(axes[i], axes[int(rng.integers(max(0, i - 4), i))]) for i in range(1, len(axes))]
+    return JunctionTree.of(shape, joined)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_no_clique_of_one_thread_touches_one_of_the_other(seed: int) -> None:
+    divided = DividedTree.of(random_tree(np.random.default_rng(seed)))
+    owner = {
+        int(clique): name for name in ("own", "other", "trunk") for clique in getattr(divided, name)
+    }
+    assert sorted(owner) == list(range(len(divided.tree.cliques)))
+    for parent, child in divided.tree.edges:
+        assert owner[parent] in (owner[child], "trunk")
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_a_tree_hung_elsewhere_is_the_same_tree(seed: int) -> None:
+    tree = random_tree(np.random.default_rng(seed))
+    divided = DividedTree.of(tree)
+    hung = divided.tree
+    assert JunctionTree.stored(hung.shape, hung.cliques, hung.parents) == hung
+    assert tuple(hung.cliques[place] for place in divided.places) == tree.cliques
+    links = {frozenset(divided.places[clique] for clique in edge) for edge in tree.edges}
+    assert links == {frozenset(edge) for edge in hung.edges}
+
+
+def test_two_like_branches_go_to_a_thread_each_and_the_link_between_them_is_the_trunk() -> None:
+    shape = {"a": 9, "b": 2, "c": 2, "d": 9}
+    divided = DividedTree.of(JunctionTree.of(shape, [("a", "b"), ("b", "c"), ("c", "d")]))
+    cliques = divided.tree.cliques
+    assert [set(cliques[i]) for i in divided.trunk] == [{"b", "c"}]
+    assert {frozenset(cliques[int(i)]) for i in (*divided.own, *divided.other)} == {
+        frozenset("ab"),
+        frozenset("cd"),
+    }
+    assert divided.own.size == divided.other.size == 1
+
+
+def test_a_small_share_is_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(division, "_LEAST_CELLS", 19)
+    shape = {"a": 9, "b": 2, "c": 2, "d": 9}
+    divided = DividedTree.of(JunctionTree.of(shape, [("a", "b"), ("b", "c"), ("c", "d")]))
+    assert not divided.other.size
+    assert not divided.trunk.size
+
+
+def modelled(threads: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, ...]:
+    """Everything that a fit gives, and a sample of it."""
+    monkeypatch.setattr(together, "processors", lambda: threads)
+    rng = np.random.default_rng(seed)
+    shape = {"u": 4, "v": 3, "w": 2, "x": 5, "y": 3}
+    whole = random_joint(rng, shape)
+    pairs = zip("uvwx", "vwxy", strict=True)
+    measured = [noisy(rng, shape, whole, pair, 1e4, 50.0) for pair in pairs]
+    model = fit(shape, measured, 1e4)
+    sample = model.sample(2_000, np.random.default_rng(1))
+    return (
+        *(array.tobytes() for array in model.arrays().values()),
+        *(values.tobytes() for values in model.potentials.values()),
+        *(cells.tobytes() for cells in sample.values()),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_and_its_rows_are_the_same_bits_on_one_two_and_three_processors(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[str] = []
+    both = together.together
+
+    def seen(own: object, other: object) -> None:
+        def told() -> None:
+            handed.append(threading.current_thread().name)
+            other()  # type: ignore[operator]
+
+        both(own, told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(propagation, "together", seen)
+    one, two, three = (modelled(threads, seed, monkeypatch) for threads in (1, 2, 3))
+    assert handed
+    assert one == two == three
+
+
+def test_a_wide_model_has_the_same_bits_on_one_and_two_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    axes = [f"axis{i:02d}" for i in range(9)]
+    shape = dict.fromkeys(axes, 20)
+    factors = [tuple(axes[i : i + 3]) for i in range(len(axes) - 2)]
+    built = Propagation(JunctionTree.of(shape, factors), factors)
+    assert built._divided.other.size
+    potentials = np.random.default_rng(0).normal(0, 2, built.length)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(together, "processors", lambda threads=threads: threads)
+        log_partition, marginals = built.run(potentials)
+        shares = b"".join(share.tobytes() for share in built.shares())
+        found.append((log_partition, marginals.tobytes(), shares))
+    assert found[0] == found[1]
+
+
+def test_both_pieces_are_done_though_the_other_thread_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(together, "processors", lambda: 2)
+    thread = together._other_thread()
+    assert thread is not None
+    free, done = threading.Event(), []
+    thread.submit(free.wait)
+    together.together(lambda: done.append("own"), lambda: done.append("other"))
+    assert done == ["own", "other"]
+    free.set()
+
+
+@pytest.mark.parametrize("fails", ["own", "other"])
+def test_an_error_of_either_piece_is_raised_when_both_are_over(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "processors", lambda: 2)
+
+    def piece(name: str) -> None:
+        if name == fails:
+            raise ArithmeticError(name)
+
+    with pytest.raises(ArithmeticError, match=fails):
+        together.together(lambda: piece("own"), lambda: piece("other"))
+
+
+def test_without_a_second_thread_the_first_does_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "processors", lambda: 2)
+    monkeypatch.setattr(together, "_other_thread", lambda: None)
+    done: list[int] = []
+    together.together(lambda: done.append(1), lambda: done.append(2))
+    assert done == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell")
+def test_processors_are_those_that_the_process_may_use() -> None:
+    together.processors.cache_clear()
+    assert together.processors() == len(os.sched_getaffinity(0))
+
+
+def test_measurements_of_one_axis_are_fitted_without_a_second_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(together, "_other_thread", lambda: pytest.fail("no thread is needed"))
+    fit({"a": 3}, [NoisyMarginal(("a",), np.array([5.0, 3.0, 2.0]), np.array(1.0))], 10)
