@@ -23,6 +23,8 @@ from app.engine.synthesizers.contribution import expected_distance, expected_err
 from app.engine.synthesizers.zeros import structural_zeros
 
 _ROUND_TOLERANCE = 0.1
+_SHRINKAGE = 0.7
+_SMOOTHNESS = 2.0
 _LAST_TOLERANCE = 0.03
 _LEAST_SHARE = 0.3
 """Of the junction tree's most cells, from the first round."""
@@ -86,6 +88,9 @@ class Rounds:
                 [*(factor.axes for factor in self.base or ()), *self._cliques],
             ),
             start=start,
+            shrinkage=_SHRINKAGE,
+            ordered=self.columns.ordered,
+            smoothness=_SMOOTHNESS,
             tolerance=tolerance,
         )
 
