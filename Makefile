@@ -14,6 +14,10 @@ BIN := $(VENV)/bin
 INPUTS := requirements.lock pyproject.toml client/pyproject.toml
 # Named for the hash of what was installed, so that a changed lock is installed again.
 STAMP := $(VENV)/installed-$(shell cat $(INPUTS) | sha256sum | cut -c1-16)
+# The loops whose machine code is stored beside them: after a change each release would compile
+# them anew, for its process may not write there.
+LOOPS := $(sort $(shell grep -rl --include='*.py' '^@compiled' app/engine))
+WARM := $(VENV)/warmed-$(shell cat $(LOOPS) | sha256sum | cut -c1-16)
 
 .PHONY: demo test serve check lock adapter-locks image-check clean chromium install
 .DEFAULT_GOAL := help
@@ -28,13 +32,13 @@ help:
 	@echo 'make adapter-locks hash the versions of the libraries behind adapters anew'
 	@echo 'make image-check   run the Dockerfile in an empty root (root, no Docker needed)'
 
-demo: $(STAMP)
+demo: $(STAMP) $(WARM)
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP) chromium
+test: $(STAMP) $(WARM) chromium
 	$(BIN)/python -m pytest $(TESTS) -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)
 
-serve: $(STAMP)
+serve: $(STAMP) $(WARM)
 	$(BIN)/halftone serve --host $(HOST) --port $(PORT)
 
 check: $(STAMP)
@@ -45,7 +49,7 @@ check: $(STAMP)
 	$(BIN)/python scripts/check_lock.py
 	$(BIN)/python -m pytest tests/test_migrations.py
 
-install: $(STAMP)
+install: $(STAMP) $(WARM)
 
 $(STAMP): $(INPUTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
@@ -53,8 +57,12 @@ $(STAMP): $(INPUTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . -e ./client
-	$(BIN)/python -m app.engine.warming
 	rm -f $(VENV)/installed-*
+	touch $@
+
+$(WARM): $(STAMP)
+	$(BIN)/python -m app.engine.warming
+	rm -f $(VENV)/warmed-*
 	touch $@
 
 # The browser test drives Debian's Chromium; nothing else is installed outside .venv.
