@@ -6,17 +6,21 @@ random, the counts over a new axis and an earlier one scatter as independent dra
 values whose counts with the row's earlier cells lag behind expectation are the likelier ones,
 so that these counts stay within a few rows of it. Rows are met in random order; a value never
 met with a cell before is as likely as at random, so that rare cells are not favoured.
+
+Of a long table two halves of the groups are dealt by two threads, each by counts of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
 from app.engine.inference.exponential import exponentiate_with
+from app.engine.inference.together import together
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,6 +28,18 @@ Integers = NDArray[np.int64]
 
 _HASTE = 0.5
 """How much likelier, in logarithms, a value becomes for each row that its counts lag behind."""
+
+_MANY_ROWS = 2**16
+"""From here on the counts of two halves, each off by some rows, are as near as those of one."""
+
+_LOOKS_OF_ROW = 16
+"""What a row costs beside looking at its items, in looks."""
+
+_LEAST_PART = 8
+"""A smaller part of the work than one in so many is not handed over."""
+
+_MOST_COUNTED = 2**21
+"""Pairs of cells that a second half may count: 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +107,10 @@ class Items:
         ends = np.searchsorted(items, np.arange(groups.ends.size) * values)
         return cls(items % values, np.diff(np.append(firsts, keys.size)), ends.astype(np.int64))
 
-    def looks(self, groups: Groups) -> int:
-        """How many items all rows together choose from."""
-        return int(np.sum(np.diff(self.ends) * np.diff(groups.ends)))
+    def looks(self, groups: Groups) -> Integers:
+        """How many items the rows of each group together choose from."""
+        looks: Integers = np.diff(self.ends) * np.diff(groups.ends)
+        return looks
 
 
 def dealt(
@@ -106,7 +123,8 @@ def dealt(
     """
     areas = np.outer(new.sizes, earlier.sizes)
     places = np.concatenate([[0], np.cumsum(areas)]).astype(np.int64)
-    return _deal(
+    dealt = partial(
+        _deal,
         groups.order,
         groups.ends,
         items.ends,
@@ -116,9 +134,26 @@ def dealt(
         new.sizes,
         earlier.cells,
         places[:-1].reshape(areas.shape),
-        np.zeros(places[-1]),
         rng.random(groups.order.size),
     )
+    chosen = np.empty(groups.order.size, dtype=np.int64)
+    end = groups.ends.size - 1
+    middle = _middle(items.looks(groups) + _LOOKS_OF_ROW * np.diff(groups.ends))
+    if middle and groups.order.size >= _MANY_ROWS and places[-1] <= _MOST_COUNTED:
+        together(
+            partial(dealt, np.zeros(places[-1]), chosen, 0, middle),
+            partial(dealt, np.zeros(places[-1]), chosen, middle, end),
+        )
+    else:
+        dealt(np.zeros(places[-1]), chosen, 0, end)
+    return chosen
+
+
+def _middle(work: Integers) -> int:
+    """The first group of the second half of the work; 0 where groups give no such halves."""
+    done = np.concatenate([[0], np.cumsum(work)])
+    middle = int(np.argmin(np.abs(done - done[-1] / 2)))
+    return middle if done[-1] <= _LEAST_PART * min(done[middle], done[-1] - done[middle]) else 0
 
 
 @compiled
@@ -132,13 +167,18 @@ def _deal(
     new_sizes: Integers,
     earlier_cells: Integers,
     places: Integers,
-    lags: Floats,
     numbers: Floats,
-) -> Integers:
-    """`lags` holds, for each pair of axes, what is expected so far less what was dealt."""
+    lags: Floats,
+    chosen: Integers,
+    first_group: int,
+    end_group: int,
+) -> None:
+    """Fills `chosen` for the rows of some groups.
+
+    `lags` holds, for each pair of axes, what is expected so far less what was dealt.
+    """
     new_axes, earlier_axes = places.shape
-    chosen = np.empty(order.size, dtype=np.int64)
-    for group in range(row_ends.size - 1):
+    for group in range(first_group, end_group):
         rows = order[row_ends[group] : row_ends[group + 1]]
         start, end = item_ends[group], item_ends[group + 1]
         left = counts[start:end].copy()
@@ -163,7 +203,6 @@ def _deal(
                 cell = item_cells[a, start + best]
                 for b in range(earlier_axes):
                     lags[places[a, b] + earlier_cells[row, b] * new_sizes[a] + cell] -= 1.0
-    return chosen
 
 
 @compiled

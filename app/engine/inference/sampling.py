@@ -124,7 +124,9 @@ def _balanced(
         return drawn
     values = np.arange(cells_of(tree.shape, new), dtype=np.int64)
     items = Items.of(groups, drawn, values.size)
-    affordable = _MOST_LOOKS // len(tree.cliques) // max(1, items.looks(groups) * len(new))
+    affordable = (
+        _MOST_LOOKS // len(tree.cliques) // max(1, int(items.looks(groups).sum()) * len(new))
+    )
     if affordable < len(axes):
         axes = [axes[i] for i in sorted(rng.permutation(len(axes))[:affordable])]
     if not axes:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import noisy, random_joint
+from small_models import noisy, random_joint, sampled_counts
 
-from app.engine.inference import division, propagation, together
+from app.engine.inference import balancing, division, propagation, together
 from app.engine.inference.division import DividedTree
 from app.engine.inference.estimation import fit
 from app.engine.inference.junction import JunctionTree
@@ -18,8 +20,9 @@ from app.engine.inference.propagation import Propagation
 
 
 @pytest.fixture(autouse=True)
-def _small_trees_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_work_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(division, "_LEAST_CELLS", 1)
+    monkeypatch.setattr(balancing, "_MANY_ROWS", 1)
 
 
 def random_tree(rng: np.random.Generator) -> JunctionTree:
@@ -94,20 +97,46 @@ def modelled(threads: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
 def test_a_model_and_its_rows_are_the_same_bits_on_one_two_and_three_processors(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handed: list[str] = []
-    both = together.together
+    divided: list[ModuleType] = []
+    for module in (propagation, balancing):
 
-    def seen(own: object, other: object) -> None:
-        def told() -> None:
-            handed.append(threading.current_thread().name)
-            other()  # type: ignore[operator]
+        def told(
+            own: Callable[[], None], other: Callable[[], None], module: ModuleType = module
+        ) -> None:
+            divided.append(module)
+            together.together(own, other)
 
-        both(own, told)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(propagation, "together", seen)
+        monkeypatch.setattr(module, "together", told)
     one, two, three = (modelled(threads, seed, monkeypatch) for threads in (1, 2, 3))
-    assert handed
+    assert {propagation, balancing} == set(divided)
     assert one == two == three
+
+
+def test_rows_dealt_in_halves_are_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    shape = {"u": 4, "v": 3, "w": 2, "x": 5}
+    whole = random_joint(rng, shape)
+    pairs = [("u", "v"), ("v", "w"), ("w", "x")]
+    model = fit(shape, [noisy(rng, shape, whole, pair, 1e4, 50.0) for pair in pairs], 1e4)
+    found = []
+    for many_rows in (1, 2**62):
+        monkeypatch.setattr(balancing, "_MANY_ROWS", many_rows)
+        sample = model.sample(3_000, np.random.default_rng(2))
+        found.append([sampled_counts(sample, shape, pair).tolist() for pair in pairs])
+        across = sampled_counts(sample, shape, ("u", "x"))
+        assert np.abs(across - 3_000 * model.marginal(("u", "x"))).max() < 8
+    assert found[0] == found[1]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30))
+def test_work_is_cut_between_groups_where_neither_part_is_small(work: list[int]) -> None:
+    middle = balancing._middle(np.array(work, dtype=np.int64))
+    least = sum(work) / balancing._LEAST_PART
+    cuts = [cut for cut in range(1, len(work)) if least <= sum(work[:cut]) <= sum(work) - least]
+    if not cuts or not sum(work):
+        assert middle == 0
+    else:
+        assert middle in cuts
 
 
 def test_a_wide_model_has_the_same_bits_on_one_and_two_processors(
