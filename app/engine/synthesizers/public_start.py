@@ -75,8 +75,10 @@ _BYTES_PER_CELL = 200
 """Shares, logarithms and counts, and the vectors of the pairwise fit."""
 
 _SECONDS_PER_COUNTED_ROW = 4e-9
+_SECONDS_PER_REPEATED_ROW = 2e-7
+"""Of a row in a pair, and of one whose entity's other rows in the cell are told apart, twice."""
 _SECONDS_PER_PLACE = 1.5e-5
-"""Of a row in a pair, and of a pair beside each column of its tree, on a busy two-core machine:
+"""Of a pair beside each column of its tree, all on a busy two-core machine: for rows alone
 7 to 11 s for 100 columns and 12 to 27 s for 200 were measured, of one core."""
 
 _ROWS_FOR_AMOUNTS = 2**15
@@ -243,8 +245,10 @@ def start_problems(
 def start_seconds(public: PublicFacts, columns: int) -> float:
     """The longest that it takes to learn from a public table, and to look for what has drifted."""
     pairs = columns * (columns - 1) / 2
-    counted = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
-    return counted + pairs * columns * _SECONDS_PER_PLACE
+    seconds = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
+    if public.schema.entity is not None:
+        seconds += pairs * min(public.rows, _ROWS_FOR_AMOUNTS) * _SECONDS_PER_REPEATED_ROW
+    return seconds + pairs * columns * _SECONDS_PER_PLACE
 
 
 def most_pair_cells(axes: Axes, limit: int = _MOST_COMPARED_CELLS) -> int:

@@ -372,6 +372,11 @@ def test_what_takes_too_long_to_learn_is_told_beforehand() -> None:
     assert "over half of the 60 seconds" in problem.message
     assert start_problems(schema, ROW, facts, names[:50], minute) == ()
     assert start_problems(schema, ROW, None, names, minute) == ()
+    fields = schema.to_wire()["fields"]
+    owned = Schema.parse({"fields": [{"name": "id", "type": "string", "role": "entity"}, *fields]})
+    longer = replace(LIMITS, time_s=200)
+    assert start_problems(schema, ROW, facts, names, longer) == ()
+    assert start_problems(owned, ROW, PublicFacts(owned, 100_000), names, longer) != ()
 
 
 def test_a_tree_of_many_pairs_holds_fewer_against_each_other_and_keeps_its_size() -> None:
