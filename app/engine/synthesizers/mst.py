@@ -202,7 +202,8 @@ class Mst:
         if isinstance(prior, NearEntities):
             progress(0.2, "weighing public entities")
             left = session.remaining
-            return prior.model(session, PrivacyLoss(left.kind, left.amount), self.name)
+            loss = PrivacyLoss(left.kind, left.amount)
+            return prior.model(session, loss, self.name, lambda _: 1.0)
         cliques = () if prior is None else prior.cliques
         progress(0.2, "choosing the tree")
         most = _most_pair_cells(params, begun.axes, public is not None)

@@ -14,7 +14,7 @@ compared with that, which a first small question tells (the distances of some pa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -270,9 +270,12 @@ class NearEntities:
     kept: KeptEntities
     distances: Mapping[Pair, float]
 
-    def model(self, session: Session, loss: PrivacyLoss, method: str) -> PublicReweightedModel:
-        """The model of them, for `loss`."""
-        return replace(self.kept.counted(session, self.distances, loss), method=method)
+    def model(
+        self, session: Session, loss: PrivacyLoss, method: str, weight: Callable[[Pair], float]
+    ) -> PublicReweightedModel:
+        """The model of them, for `loss`; `weight` tells how much the error of a pair counts."""
+        counted = self.kept.counted(session, self.distances, loss, weight)
+        return replace(counted, method=method)
 
 
 def near_entities(

@@ -75,6 +75,14 @@ class Workload:
         """Those of the closure that say more than the one-way histograms."""
         return tuple(part for part in self.closure if len(part) > 1)
 
+    def weight(self, clique: Clique) -> float:
+        """The sum of the weights of the marginals that hold the clique."""
+        return sum(
+            weight
+            for marginal, weight in zip(self.marginals, self.weights, strict=True)
+            if set(clique) <= set(marginal)
+        )
+
     def relevance(self, cliques: Sequence[Clique]) -> NDArray[np.float64]:
         """How much each clique bears on the workload: the sum over its marginals s of their weight
         times the columns that the clique shares with s (McKenna et al. 2022, section 4.1).

@@ -88,12 +88,12 @@ class EntityPlan:
 
 @dataclass(frozen=True)
 class Bought:
-    """Entities and how many of them and of their rows there are; `answers` are the noisy
-    histograms of entities that tell it."""
+    """Entities and how many of them and of their rows there are; `by_rows` are the noisy
+    counts of entities by their rows."""
 
     entities: Entities
     size: SizeEstimate
-    answers: tuple[Measurement, ...] = ()
+    by_rows: Measurement
 
 
 def plan_entities(axes: Axes, unit: PrivacyUnit, form: EntityForm, loss: PrivacyLoss) -> EntityPlan:
@@ -158,7 +158,6 @@ class _Purchase:
         self._columns = columns
         self._parts = _parts(loss, len(columns))
         self._edges = row_edges(session.unit.max_rows)
-        self._answers: list[Measurement] = []
 
     def bought(self) -> Bought:
         units, sizes = self._session.count(
@@ -166,7 +165,6 @@ class _Purchase:
             self._parts.first,
             (_UNITS, _SIZES),
         )
-        self._answers.append(sizes)
         variances = [units.variance, sizes.variance * sizes.values.size]
         counted = [float(units.values), float(sizes.values.sum())]
         entities = pooled(list(zip(counted, variances, strict=True)))
@@ -177,7 +175,7 @@ class _Purchase:
             *self._rows(rows, smooth.variances), entities, pooled_variance(variances)
         )
         habits = self._habits(number, rows) if self._columns else ()
-        return Bought(Entities(rows, habits), size, tuple(self._answers))
+        return Bought(Entities(rows, habits), size, sizes)
 
     def _rows(self, rows: RowsPerEntity, variances: Floats) -> tuple[float, float]:
         """Rows and their variance: those up to a cut of each entity are counted, the histogram
@@ -221,9 +219,7 @@ class _Purchase:
     def _ask(
         self, functions: Sequence[FeatureClasses], loss: PrivacyLoss
     ) -> tuple[Measurement, ...]:
-        answers = self._session.count([Count.of_units(each) for each in functions], loss)
-        self._answers += answers
-        return answers
+        return self._session.count([Count.of_units(each) for each in functions], loss)
 
     def _room(self, entities: int, loss: PrivacyLoss) -> int:
         """How many cells a histogram may have for their noise to be low."""

@@ -30,21 +30,23 @@ _OF_NORMAL = math.sqrt(2 / math.pi)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A histogram that may be measured: its public counts (flat), how far off they seem, and the
-    noise's standard deviation in a cell that is bought with the whole budget."""
+    """A histogram that may be measured: its public counts (flat), how far off they seem, the
+    noise's standard deviation in a cell that is bought with the whole budget, and how much a count
+    that is put right matters."""
 
     expected: Floats
     distance: float
     deviation: float
+    weight: float = 1.0
 
     def gain(self, noise: float) -> float:
-        """Counts that a measurement with noise of this standard deviation puts right."""
+        """Counts that a measurement with noise of this standard deviation puts right, weighted."""
         if self.distance <= 0:
             return 0.0
         m = self.expected[self.expected > 0]
         spread = self.distance / (_OF_NORMAL * float(np.sqrt(m).sum()))
         left = np.sqrt(spread**2 * m * noise**2 / (spread**2 * m + noise**2))
-        return self.distance - _OF_NORMAL * float(left.sum())
+        return self.weight * (self.distance - _OF_NORMAL * float(left.sum()))
 
 
 def chosen(options: Sequence[Option], *, power: float, most: int) -> tuple[int, ...]:
@@ -72,14 +74,17 @@ def most_telling(
     loss: PrivacyLoss,
     *,
     most: int,
+    weights: Sequence[float] | None = None,
 ) -> tuple[Count, ...]:
     """Of `counts` those to buy with `loss`, at most so many.
 
-    `expected` are the public histograms (flat), `distances` how far off they seem, in counts.
+    `expected` are the public histograms (flat), `distances` how far off they seem, in counts,
+    `weights` how much that matters (1 if omitted).
     """
+    weights = [1.0] * len(counts) if weights is None else weights
     options = [
-        Option(m, distance, expected_error(count.contribution, unit, m.size, loss))
-        for count, m, distance in zip(counts, expected, distances, strict=True)
+        Option(m, distance, expected_error(count.contribution, unit, m.size, loss), weight)
+        for count, m, distance, weight in zip(counts, expected, distances, weights, strict=True)
     ]
     power = 1.0 if loss.kind == "pure" else 0.5
     return tuple(counts[place] for place in chosen(options, power=power, most=most))

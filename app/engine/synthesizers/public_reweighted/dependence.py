@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.synthesizers.axes import Axes
+from app.engine.synthesizers.public import PublicRows
 
 _MOST_ROWS = 200_000
+
+_NEARLY_ALL = 0.9
 
 
 def hub_and_rim(
@@ -32,6 +35,20 @@ def hub_and_rim(
     hub = max(names, key=lambda name: told[name])
     rest = [name for name in names if name != hub]
     return hub, min(rest, key=lambda name: told[name]) if len(rest) > 1 else None
+
+
+def alike_within(axes: Axes, rows: PublicRows) -> tuple[str, ...]:
+    """Columns in which nearly all entities of several rows have one cell alone."""
+    sizes = rows.rows_per_entity()
+    several = int((sizes > 1).sum())
+    found = []
+    for name in axes.names if several else ():
+        grouping = axes.groupings[name]
+        pairs = np.unique(rows.entity * grouping.cells + grouping.cell_of(rows.codes[name]))
+        cells = np.bincount(pairs // grouping.cells, minlength=rows.entities)
+        if ((cells == 1) & (sizes > 1)).sum() >= _NEARLY_ALL * several:
+            found.append(name)
+    return tuple(found)
 
 
 def mutual_information(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:

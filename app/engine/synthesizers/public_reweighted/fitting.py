@@ -13,7 +13,11 @@ from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.public import PublicRows
-from app.engine.synthesizers.public_reweighted.dependence import hub_and_rim, pools
+from app.engine.synthesizers.public_reweighted.dependence import (
+    alike_within,
+    hub_and_rim,
+    pools,
+)
 from app.engine.synthesizers.public_reweighted.extending import OneWay, joined, mixed
 from app.engine.synthesizers.public_reweighted.features import Features, features_of
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
@@ -24,6 +28,8 @@ from app.engine.synthesizers.public_reweighted.weights import Target, reweighted
 from app.engine.synthesizers.size import pooled
 
 Floats = NDArray[np.float64]
+
+_MOST_OF_POOL = 8
 
 
 def unit_weights(answers: Sequence[Measurement], rows: PublicRows, schema: Schema) -> Floats:
@@ -113,7 +119,8 @@ def _pool_and_stays(
     axes: Axes, params: PublicReweightedParams, rows: PublicRows
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     hub, rim = hub_and_rim(axes, rows.codes)
-    pool = params.pool or ((hub,) if hub else ())
+    usual = tuple(dict.fromkeys((hub, *alike_within(axes, rows)))) if hub else ()
+    pool = params.pool or usual[:_MOST_OF_POOL]
     others = ((rim,) if rim else ()) if params.keep is None else params.keep
     return pool, tuple(name for name in others if name not in pool)
 

@@ -8,16 +8,15 @@ histograms that this distance tells to be off are counted, as in `public_reweigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Problem, PublicFacts, Session, generator
 from app.engine.synthesizers.entities.buying import Bought
 from app.engine.synthesizers.entities.form import has_entities
@@ -80,7 +79,7 @@ class KeptEntities:
         """Raises `PublicDataUnfit` if no row keeps the rules of the dictionary."""
         schema, found = session.schema, opened.measured.answers
         rows = in_order(lawful(rows, schema), session.unit, seed)
-        units = weighed_units(bought.size.entities, bought.answers, rows, schema)
+        units = weighed_units(bought.size.entities, [bought.by_rows], rows, schema)
         base = units[rows.entity]
         told = [one_way(answer, rows) for answer in found]
         moved = with_missing_values(rows, base, told, generator(seed + 1))
@@ -93,22 +92,35 @@ class KeptEntities:
         return features_of(count, self.rows).counts(self.weights).reshape(shape)
 
     def counted(
-        self, session: Session, distances: Mapping[Pair, float], loss: PrivacyLoss
+        self,
+        session: Session,
+        distances: Mapping[Pair, float],
+        loss: PrivacyLoss,
+        weight: Callable[[Pair], float],
     ) -> PublicReweightedModel:
         """The model, after the histograms have been counted that are worth it.
 
-        `distances`: of pairs, by how much they are off at least, as a share of all counts.
+        `distances`: of pairs, by how much they are off at least, as a share of all counts;
+        `weight`: how much the error of a pair counts beside the others'.
         """
-        axes, unit = self.opened.columns.merged, session.unit
-        rule = _FORM.rule(unit, loss)
-        counts = [_count(axes, pair, rule) for pair in distances]
+        unit, rule = session.unit, _FORM.rule(session.unit, loss)
+        groupings = self.opened.columns.merged.groupings
+        counts = [Count(pair, {name: groupings[name] for name in pair}, rule) for pair in distances]
         expected = [self.expected(count).ravel() for count in counts]
         off = [
-            share * float(counts.sum())
-            for share, counts in zip(distances.values(), expected, strict=True)
+            share * float(each.sum())
+            for share, each in zip(distances.values(), expected, strict=True)
         ]
         most = max(1, _MOST_TERMS // max(1, self.rows.rows))
-        asked = most_telling(counts, expected, off, unit, loss, most=most)
+        asked = most_telling(
+            counts,
+            expected,
+            off,
+            unit,
+            loss,
+            most=most,
+            weights=[weight(pair) for pair in distances],
+        )
         answers = session.count(asked, loss)
         return fitted(
             self.opened.columns.axes,
@@ -120,10 +132,6 @@ class KeptEntities:
             (*self.opened.measured.answers, *answers),
             generator(self.seed + 2),
         )
-
-
-def _count(axes: Axes, names: tuple[str, ...], rule: Contribution) -> Count:
-    return Count(names, {name: axes.groupings[name] for name in names}, rule)
 
 
 def kept_entities(

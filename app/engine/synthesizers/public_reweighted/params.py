@@ -95,7 +95,8 @@ class PublicReweightedParams(PresetParams):
         None,
         description="Contents are redrawn from public rows that agree in these columns, the last "
         "of which are given up where they leave too few rows. If omitted, the column that "
-        "tells most about the others in the public table.",
+        "tells most about the others in the public table, and those in which nearly every public "
+        "entity has one value alone.",
     )
     keep: tuple[str, ...] | None = Field(
         None,

@@ -105,7 +105,8 @@ class Swift:
         if isinstance(prior, NearEntities):
             progress(0.4, "weighing public entities")
             left = session.remaining
-            return prior.model(session, PrivacyLoss(left.kind, left.amount), self.name)
+            loss = PrivacyLoss(left.kind, left.amount)
+            return prior.model(session, loss, self.name, params.weight)
         progress(0.4, "choosing and counting pairs")
         rounds = Rounds(session, opened, contribution, options, most, prior)
         if len(axes.names) > 1:
