@@ -26,7 +26,7 @@ from app.jobs.process import ChildProcess
 from app.settings import Settings
 
 PROBE = """
-import ctypes, errno, json, os, socket, subprocess, sys, time
+import ctypes, errno, json, os, socket, subprocess, sys, threading, time
 
 def main(descriptor):
     connection = socket.socket(fileno=descriptor)
@@ -79,6 +79,12 @@ def allocate(size):
 def offspring():
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
+def threads(count):
+    started = [threading.Thread(target=time.sleep, args=(0.01,)) for _ in range(count)]
+    for thread in started:
+        thread.start()
+    return sum(thread.join() is None for thread in started)
+
 def shout(times):
     for _ in range(times):
         print("x" * 1000)
@@ -119,6 +125,11 @@ def gone(pid: int, within_s: float = 5) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def test_a_process_may_start_threads_of_its_own(probe: ChildProcess) -> None:
+    probe.limit_memory(512 * 2**20)
+    assert ask(probe, "threads", 2) == 2
 
 
 def test_the_environment_holds_nothing_of_the_service(probe: ChildProcess) -> None:
