@@ -105,12 +105,15 @@ def test_every_choice_takes_the_form_made_for_it() -> None:
         assert ("target" in form) == (choice.synthesizer == "swift")
 
 
-def test_beside_a_public_dataset_entities_are_reweighted_and_rows_start_from_it() -> None:
+def test_beside_a_public_dataset_it_is_told_what_that_is_used_for() -> None:
     public = PublicFacts(booleans(2), 10)
     units = PrivacyUnit("entity", "id", 3), PrivacyUnit("row")
-    firsts = [next(choices(asked(booleans(2), unit, public))) for unit in units]
-    assert [each.synthesizer for each in firsts] == ["public_reweighted", "swift"]
-    assert all("public dataset" in each.why for each in firsts)
+    kept, started = (list(choices(asked(booleans(2), unit, public))) for unit in units)
+    assert "keeps the entities of the public dataset" in kept[0].why
+    assert "starts from the public dataset" in started[0].why
+    names = ["swift", "public_reweighted", "mst", "independent"]
+    assert [each.synthesizer for each in kept] == names
+    assert [each.synthesizer for each in started] == [names[0], *names[2:]]
 
 
 def test_the_reason_names_columns_cells_unit_and_noise() -> None:

@@ -40,10 +40,10 @@ _IN_ORDER: Mapping[str, str] = {
 }
 _TWICE = ", and looks twice at the pairs of so many columns"
 _FROM_PUBLIC_ROWS = ", and starts from the public dataset, whose drift it finds by noisy scores"
-_PUBLIC_ENTITIES = (
-    "`public_reweighted` keeps the entities of the public dataset, weighed by noisy measurements, "
-    "and with them what no small budget could measure"
+_FROM_PUBLIC_ENTITIES = (
+    ", and keeps the entities of the public dataset where noisy distances tell these to be near"
 )
+_REWEIGHTED = "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
 
 
 class AutoParams(Params):
@@ -78,6 +78,11 @@ class Request:
         return choose_axes(self.schema, self.params.columns, self.params.bins, buys=True)[0]
 
     @property
+    def has_public_entities(self) -> bool:
+        """Whether there may be entities of a public dataset to keep."""
+        return self.public is not None and self.unit.kind == "entity"
+
+    @property
     def noise(self) -> float | None:
         """Standard deviation, in rows, in a cell of a column, were all columns counted for a
         quarter of the guarantee; None where nothing can be counted."""
@@ -105,15 +110,19 @@ class Choice:
 
 def choices(request: Request) -> Iterator[Choice]:
     """What to try, best first."""
-    if request.public is not None and request.unit.kind == "entity":
-        yield Choice("public_reweighted", f"{_PUBLIC_ENTITIES} ({request})")
-    for name, why in _IN_ORDER.items():
+    order = dict(_IN_ORDER)
+    if request.has_public_entities:
+        first, *others = order.items()
+        order = dict([first, ("public_reweighted", _REWEIGHTED), *others])
+    for name, why in order.items():
         yield Choice(name, f"{why}{_also(name, request)} ({request})")
 
 
 def _also(name: str, request: Request) -> str:
     if name != "swift":
         return ""
+    if request.has_public_entities:
+        return _FROM_PUBLIC_ENTITIES
     if request.public is not None:
         return _FROM_PUBLIC_ROWS
     columns = len(request.axes.names)
