@@ -144,12 +144,12 @@ def distances(method: str, public: Codes | None, runs: int = 8) -> float:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_public_table_alike_helps_and_a_contrary_one_does_no_harm(method: str) -> None:
-    """Means of eight runs, whose standard errors are at most 0.0034 (of twelve runs each): none
-    0.063 (swift), 0.124 (mst), 0.081 (aim); alike at most 0.038; contrary 0.061, 0.126, 0.083.
-    The bounds are over five standard errors off."""
+    """Means of eight runs. Of sixteen single ones: none 0.086 (swift), 0.125 (mst), 0.156 (aim),
+    contrary 0.091, 0.126, 0.155, with standard deviations of at most 0.0048, 0.0076 and 0.0128;
+    alike at most 0.038. The bounds are over six standard errors of the difference off."""
     none = distances(method, None)
     assert distances(method, rows_of(3000, 2)) < 0.75 * none
-    assert distances(method, contrary(rows_of(3000, 2))) < 1.35 * none
+    assert distances(method, contrary(rows_of(3000, 2))) < 1.25 * none
 
 
 @pytest.mark.parametrize("method", METHODS)
