@@ -279,8 +279,8 @@ class PreflightOut(BaseModel):
         description="Why it was picked, and what stood in the way of those before it; null where"
         " the request names it, and where `problems` stand in the way of every choice.",
         examples=[
-            "`swift` came nearest to the truth on tables of every kind, in seconds (14 columns of"
-            " 588 cells, unit: row, noise of about 34 rows in a cell of a column)"
+            "`swift` came nearest to the truth on tables of nearly every kind, in seconds (14"
+            " columns of 588 cells, unit: row, noise of about 34 rows in a cell of a column)"
         ],
     )
     charge: dict[str, str] | None = Field(

@@ -34,7 +34,7 @@ _FOR_COLUMNS = 0.25
 """Of the guarantee: what `swift` is expected to spend on columns."""
 
 _IN_ORDER: Mapping[str, str] = {
-    "swift": "`swift` came nearest to the truth on tables of every kind, in seconds",
+    "swift": "`swift` came nearest to the truth on tables of nearly every kind, in seconds",
     "mst": "`mst` measures a single tree of pairs, and so needs less memory and time",
     "independent": "`independent` measures each column alone, which any table allows",
 }
@@ -125,9 +125,7 @@ def _also(name: str, request: Request) -> str:
         return _FROM_PUBLIC_ENTITIES
     if request.public is not None:
         return _FROM_PUBLIC_ROWS
-    columns = len(request.axes.names)
-    is_twice = request.loss is not None and looks_twice(request.loss, columns, is_public=False)
-    return _TWICE if is_twice else ""
+    return _TWICE if looks_twice(len(request.axes.names), is_public=False) else ""
 
 
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:

@@ -35,9 +35,6 @@ _ROWS_OF_PURE = 0.02
 _MANY_COLUMNS = range(25, 101)
 """So many are chosen of twice: of fewer a second look told no more, and of more it takes long."""
 
-_RHO_FOR_TWO = 0.003
-"""With less, what a second look costs is worth more than what it tells."""
-
 _FIRST = 0.5
 _SCORES_AGAIN = 0.33
 """What the first choice gets of the loss of pairs, and the second look of that of scores."""
@@ -69,7 +66,7 @@ class Losses:
                 shares.two_way if columns > 1 else 0.0,
             )
         )
-        if not looks_twice(loss, columns, is_public):
+        if not looks_twice(columns, is_public):
             return cls(one_way, scores, two_way)
         scores, again = scores.split((1 - _SCORES_AGAIN, _SCORES_AGAIN))
         first, two_way = two_way.split((_FIRST, 1 - _FIRST))
@@ -86,9 +83,9 @@ class Losses:
         return (self.two_way,) if self.first is None else (self.two_way, self.first)
 
 
-def looks_twice(loss: PrivacyLoss, columns: int, is_public: bool) -> bool:
+def looks_twice(columns: int, is_public: bool) -> bool:
     """Whether pairs are chosen twice; public rows tell what a first choice would."""
-    return columns in _MANY_COLUMNS and not is_public and _rho(loss) >= _RHO_FOR_TWO
+    return columns in _MANY_COLUMNS and not is_public
 
 
 def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:

@@ -78,7 +78,7 @@ def preflight(
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
-    is_twice = looks_twice(loss, len(axes.names), is_public)
+    is_twice = looks_twice(len(axes.names), is_public)
     measured = min(params.most_cells, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + params.most_cells
