@@ -34,6 +34,7 @@ from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift import Swift
 from app.engine.synthesizers.swift.budget import (
     Losses,
+    MostCells,
     possible_shares,
     rows_loss,
     usual_shares,
@@ -363,6 +364,13 @@ def many(rows: int, loss: PrivacyLoss = GAUSSIAN) -> LocalSession:
         values[i, kept] = values[i - 1, kept]
     codes = {column.name: values[i] for i, column in enumerate(schema.columns)}
     return session_on(schema, codes, loss)
+
+
+def test_25_to_50_columns_without_a_public_table_get_a_larger_tree() -> None:
+    for columns, tree in ((24, 2_000_000), (25, 5_000_000), (50, 5_000_000), (51, 2_000_000)):
+        assert MostCells.of(params(), columns, is_public=False) == MostCells(tree, 2_000_000)
+    assert MostCells.of(params(), 30, is_public=True).tree == 2_000_000
+    assert MostCells.of(params(most_cells=1000), 30, is_public=False) == MostCells(1000, 1000)
 
 
 def test_pairs_of_many_columns_are_chosen_twice_and_none_is_counted_twice() -> None:

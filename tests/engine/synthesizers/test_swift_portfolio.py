@@ -50,6 +50,14 @@ def test_a_pair_of_weight_two_gets_as_much_as_four_times_the_cells() -> None:
     assert chosen[0].share == chosen[1].share == 0.5
 
 
+def test_measured_pairs_have_no_more_cells_together_than_allowed() -> None:
+    options = [option("ab", 50_000, (4, 4)), option("cd", 40_000, (4, 4))]
+    both = choose(options, sizes(*options), GAUSSIAN, 1000, most_measured=32)
+    one = choose(options, sizes(*options), GAUSSIAN, 1000, most_measured=31)
+    assert [each.pair for each in both] == [("a", "b"), ("c", "d")]
+    assert [each.pair for each in one] == [("a", "b")]
+
+
 @pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE])
 def test_emphasis_multiplies_the_share(noise: Noise) -> None:
     plain = option("ab", 1)

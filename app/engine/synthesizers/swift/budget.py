@@ -35,6 +35,11 @@ _ROWS_OF_PURE = 0.02
 _MANY_COLUMNS = range(25, 101)
 """So many are chosen of twice: of fewer a second look told no more, and of more it takes long."""
 
+_MOST_CELLS = 2_000_000
+_MOST_CELLS_OF_MANY = 5_000_000
+_MANY_FOR_CELLS = range(25, 51)
+"""A larger tree tells more of many columns; of more than these it takes too much memory."""
+
 _FIRST = 0.5
 _SCORES_AGAIN = 0.33
 """What the first choice gets of the loss of pairs, and the second look of that of scores."""
@@ -86,6 +91,21 @@ class Losses:
 def looks_twice(columns: int, is_public: bool) -> bool:
     """Whether pairs are chosen twice; public rows tell what a first choice would."""
     return columns in _MANY_COLUMNS and not is_public
+
+
+@dataclass(frozen=True, slots=True)
+class MostCells:
+    """Of the junction tree, and of all measured pairs together."""
+
+    tree: int
+    measured: int
+
+    @classmethod
+    def of(cls, params: SwiftParams, columns: int, is_public: bool) -> MostCells:
+        """`is_public`: whether there are public rows."""
+        is_wide = columns in _MANY_FOR_CELLS and not is_public
+        tree = params.most_cells or (_MOST_CELLS_OF_MANY if is_wide else _MOST_CELLS)
+        return cls(tree, min(tree, _MOST_CELLS))
 
 
 def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:

@@ -25,7 +25,13 @@ from app.engine.synthesizers.opening import Keeping, forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
 from app.engine.synthesizers.public_reweighted.keeping import keeping_bytes, keeping_problems
 from app.engine.synthesizers.public_start import compared_cells, start_bytes, start_problems
-from app.engine.synthesizers.swift.budget import Losses, looks_twice, possible_shares, rows_loss
+from app.engine.synthesizers.swift.budget import (
+    Losses,
+    MostCells,
+    looks_twice,
+    possible_shares,
+    rows_loss,
+)
 from app.engine.synthesizers.swift.params import SwiftParams
 
 MOST_COLUMNS = 200
@@ -58,7 +64,7 @@ def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
 
 def prior_cells(params: SwiftParams) -> int:
     """The most cells of the tree that public rows make."""
-    return params.most_cells // _PRIOR_PART
+    return MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
 
 
 def preflight(
@@ -79,9 +85,10 @@ def preflight(
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
     is_twice = looks_twice(len(axes.names), is_public)
-    measured = min(params.most_cells, sum(pair_cells))
+    most = MostCells.of(params, len(axes.names), is_public)
+    measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
-    tree = sum(axes.shape) + params.most_cells
+    tree = sum(axes.shape) + most.tree
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
     memory += start_bytes(public, len(axes.names), prior_cells(params))
     memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
@@ -111,7 +118,8 @@ def preflight(
 
 
 def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
-    most = min(params.most_cells, most_pair_cells(axes, is_public))
+    measured = MostCells.of(params, len(axes.names), is_public).measured
+    most = min(measured, most_pair_cells(axes, is_public))
     return [min(first * second, most) for first, second in combinations(axes.shape, 2)]
 
 

@@ -36,11 +36,13 @@ class SwiftParams(TableParams):
         "guarantee is small or noise would drown the columns, by a noisy number of rows, and less "
         "where it is large.",
     )
-    most_cells: int = Field(
-        2_000_000,
+    most_cells: int | None = Field(
+        None,
         ge=4,
         le=5_000_000,
-        description="The most cells of the junction tree, and of all measured pairs together.",
+        description="The most cells of the junction tree; all measured pairs together have no "
+        "more, nor more than 2,000,000. If omitted, 2,000,000, and 5,000,000 for 25 to 50 columns "
+        "without a public dataset.",
     )
 
     def weight(self, pair: tuple[str, str]) -> float:

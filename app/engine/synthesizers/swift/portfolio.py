@@ -99,21 +99,22 @@ def choose(
     noise: Noise,
     most_cells: int,
     *,
+    most_measured: int | None = None,
     cliques: Sequence[AxisNames] = (),
-    measured: int = 0,
 ) -> tuple[Chosen, ...]:
     """The pairs to measure, first chosen first; deterministic.
 
-    The junction tree over them and `cliques`, which are in it from the start, and the pairs
-    together with the `measured` cells of earlier ones, have at most `most_cells` cells. Greedy:
-    the pair that adds most to the sum is taken, less a price for each cell that the tree grows by,
-    as long as any is worth its price. Where cells are scarce a high price does better, else none:
+    The junction tree over them and `cliques`, which are in it from the start, has at most
+    `most_cells` cells, the pairs together no more than `most_measured`, or as many. Greedy: the
+    pair that adds most to the sum is taken, less a price for each cell that the tree grows by, as
+    long as any is worth its price. Where cells are scarce a high price does better, else none:
     some are tried, and the best sum wins.
     """
+    room = most_cells if most_measured is None else most_measured
     race = _Race(options, noise)
     whole = sum(max(option.weight * option.gain, 0.0) for option in options)
     runs = [
-        _greedy(race, shape, most_cells, price * whole / most_cells, cliques, measured)
+        _greedy(race, shape, most_cells, room, price * whole / most_cells, cliques)
         for price in _PRICES
     ]
     best = max(runs, key=lambda run: run.sum)
@@ -124,9 +125,9 @@ def _greedy(
     race: _Race,
     shape: Mapping[str, int],
     most_cells: int,
+    room: int,
     price: float,
     cliques: Sequence[AxisNames],
-    measured: int,
 ) -> _Run:
     run = _Run(race)
     tree = predicted_cells(shape, cliques) if cliques else sum(shape.values())
@@ -139,13 +140,13 @@ def _greedy(
         )
         for (option, added), cells in zip(promising, trees, strict=True):
             worth = added - price * (cells - tree)
-            if worth <= 0 or max(cells, measured + race.options[option].cells) > most_cells:
+            if worth <= 0 or cells > most_cells or race.options[option].cells > room:
                 run.drop(option)
             elif best is None or worth > best[0]:
                 best = worth, option, cells
         if best is not None:
             _, option, tree = best
-            measured += race.options[option].cells
+            room -= race.options[option].cells
             run.take(option)
     return run
 

@@ -25,6 +25,7 @@ from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
 from app.engine.synthesizers.contribution import expected_error
 from app.engine.synthesizers.opening import Opening
 from app.engine.synthesizers.public_start import PublicStart, most_pair_cells
+from app.engine.synthesizers.swift.budget import MostCells
 from app.engine.synthesizers.swift.portfolio import Noise, Option, Pair, choose, shared
 from app.engine.synthesizers.zeros import structural_zeros
 
@@ -69,18 +70,18 @@ class Rounds:
         return PrivacyLoss(left.kind, left.amount)
 
     def count_all(
-        self, most_cells: int, first: PrivacyLoss | None, scores: PrivacyLoss | None
+        self, most: MostCells, first: PrivacyLoss | None, scores: PrivacyLoss | None
     ) -> None:
         """One choice for all that is left; or one for `first`, what is left scored for `scores`,
         and another one."""
         options = self.options
         if first is not None and scores is not None:
-            pairs = self._chosen(options, first, most_cells // _FIRST_PART)
+            pairs = self._chosen(options, first, most, most.tree // _FIRST_PART)
             if pairs:
                 self._ask(list(pairs), first, list(pairs.values()))
                 left = [option for option in options if option.pair not in pairs]
                 options = self._scored_again(left, scores)
-        pairs = self._chosen(options, self.left, most_cells)
+        pairs = self._chosen(options, self.left, most, most.tree)
         if pairs:
             self._ask(list(pairs), self.left, list(pairs.values()))
         else:
@@ -119,7 +120,7 @@ class Rounds:
         return [told[answer.columns] for answer in self.answers if answer.columns in told]
 
     def _chosen(
-        self, options: Sequence[Option], loss: PrivacyLoss, most_cells: int
+        self, options: Sequence[Option], loss: PrivacyLoss, most: MostCells, tree: int
     ) -> dict[Pair, float]:
         """Pairs and their shares of the loss."""
         noise = self._noise(loss)
@@ -128,9 +129,9 @@ class Rounds:
                 options,
                 self.columns.shape,
                 noise,
-                most_cells,
-                cliques=[*self._start, *(answer.columns for answer in self.answers)],
-                measured=sum(answer.values.size for answer in self.answers),
+                tree,
+                most_measured=most.measured - sum(each.values.size for each in self.answers),
+                cliques=[*self._start, *(each.columns for each in self.answers)],
             )
         else:
             chosen = shared(options, noise)

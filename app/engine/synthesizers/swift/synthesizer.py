@@ -37,7 +37,7 @@ from app.engine.synthesizers.public_reweighted.keeping import (
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
 from app.engine.synthesizers.swift import forecast
-from app.engine.synthesizers.swift.budget import Losses, usual_shares, with_rows
+from app.engine.synthesizers.swift.budget import Losses, MostCells, usual_shares, with_rows
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Option, Pair
 from app.engine.synthesizers.swift.rounds import Rounds
@@ -77,12 +77,13 @@ class Swift:
     ) -> TableModel | PublicReweightedModel:
         begun = with_rows(session, opening.start(session, params, progress), params)
         axes, contribution = begun.axes, begun.contribution
+        cells = MostCells.of(params, len(axes.names), public is not None)
         public, rows = readable(public, session.schema, axes.names)
         shares = params.shares or usual_shares(begun, session.unit, public is not None)
         losses = Losses.of(begun.loss, shares, len(axes.names), public is not None)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
-        most = min(params.most_cells, forecast.most_pair_cells(axes, public is not None))
+        most = min(cells.measured, forecast.most_pair_cells(axes, public is not None))
         progress(0.1, "scoring pairs")
         prior: PublicStart | NearEntities | None = None
         if public is None or rows is None:
@@ -110,7 +111,7 @@ class Swift:
         progress(0.4, "choosing and counting pairs")
         rounds = Rounds(session, opened, contribution, options, most, prior)
         if len(axes.names) > 1:
-            rounds.count_all(params.most_cells, losses.first, losses.scores_again)
+            rounds.count_all(cells, losses.first, losses.scores_again)
         progress(0.7, "fitting the model")
         return opened.model(self.name, rounds.fitted())
 
