@@ -1,12 +1,12 @@
 """Where rows lie within the cells of a column: its shape, from a noisy histogram of finer pieces.
 
 A bin that holds a twentieth of the rows can be wide, and what it holds uneven: spikes, weekdays,
-one end of a long tail. Where bins are bought, each is therefore cut into equal *pieces*, which are
-counted too. What the pieces stray from an even bin is drawn towards nothing as far as the noise
-calls for, over runs of neighbours (see `smoothing`): a bin of which the counts tell nothing stays
-even. Where public rows are at hand, the pieces stray from these in place of an even bin if that is
-nearer to the counts. Rows of a cell are dealt to its pieces by those shares, whatever their other
-columns are.
+one end of a long tail. Where bins are bought, each is therefore cut into *pieces*, which are
+counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. What the pieces
+stray from an even bin is drawn towards nothing as far as the noise calls for, over runs of
+neighbours (see `smoothing`): a bin of which the counts tell nothing stays even. Where public rows
+are at hand, the pieces stray from these in place of an even bin if that is nearer to the counts.
+Rows of a cell are dealt to its pieces by those shares, whatever their other columns are.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from app.engine.synthesizers.public import PublicRows
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_FAR_WIDER = 16
+"""A bin that is so many times as wide as its neighbour: an equal piece of it is wider too."""
+
 
 def with_pieces(axes: Axes, names: Sequence[str], most: int) -> Axes:
     """The same axes, where each cell of the columns `names` is cut into `most` pieces at most.
@@ -45,11 +48,34 @@ def with_pieces(axes: Axes, names: Sequence[str], most: int) -> Axes:
 
 
 def _cut(cells: Grouping, most: int) -> Grouping:
+    widths = [high - low for low, high in zip(cells.edges, cells.edges[1:], strict=False)]
     edges = [0]
-    for low, high in zip(cells.edges, cells.edges[1:], strict=False):
-        many = min(most, high - low)
-        edges += [low + (high - low) * place // many for place in range(1, many + 1)]
+    for place, (low, width) in enumerate(zip(cells.edges, widths, strict=False)):
+        before, after = (
+            widths[near] if 0 <= near < len(widths) else cells.regular
+            for near in (place - 1, place + 1)
+        )
+        ends = _ends(width, min(most, width), min(before, after))
+        if after < before:
+            ends = [*(width - end for end in reversed(ends[:-1])), width]
+        edges += [low + end for end in ends]
     return Grouping(tuple(edges), cells.tail)
+
+
+def _ends(width: int, many: int, narrow: int) -> list[int]:
+    """Where pieces of a bin end, from the side of its narrower neighbour.
+
+    They are equal; but if a bin is far wider than the neighbour, as bought bins of a long tail
+    are, most of what it holds lies near that side, and each piece is 2^s times as far out as the
+    one before, for the least s whose first piece is no wider than the neighbour.
+    """
+    if many == 1 or width <= _FAR_WIDER * narrow:
+        return [width * place // many for place in range(1, many + 1)]
+    shift = 1
+    while width >> shift * (many - 1) > narrow:
+        shift += 1
+    ends = [max(width >> shift * (many - place), 1) for place in range(1, many + 1)]
+    return sorted(set(ends))
 
 
 @dataclass(frozen=True)

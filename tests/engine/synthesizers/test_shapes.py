@@ -63,7 +63,7 @@ def shape_of(
 
 
 @given(edges, st.integers(0, 3), st.integers(2, 64))
-def test_each_cell_is_cut_into_pieces_of_nearly_one_length(
+def test_each_cell_is_cut_into_pieces_of_nearly_one_length_or_ever_wider_ones(
     rising: list[int], tail: int, most: int
 ) -> None:
     cells = Grouping((0, *sorted(rising)), tail)
@@ -71,9 +71,19 @@ def test_each_cell_is_cut_into_pieces_of_nearly_one_length(
     assert set(cells.edges) <= set(pieces.edges)
     assert pieces.tail == tail
     for low, high in zip(cells.edges, cells.edges[1:], strict=False):
-        inner = [edge for edge in pieces.edges if low <= edge <= high]
-        assert len(inner) - 1 == min(most, high - low)
-        assert np.ptp(np.diff(inner)) <= 1
+        widths = np.diff([edge for edge in pieces.edges if low <= edge <= high])
+        assert widths.size <= min(most, high - low)
+        is_equal = widths.size == min(most, high - low) and np.ptp(widths) <= 1
+        assert is_equal or np.all(np.diff(widths) >= -1) or np.all(np.diff(widths) <= 1)
+
+
+def test_pieces_of_a_bin_far_wider_than_its_neighbour_widen_away_from_it() -> None:
+    above = with_pieces(Axes({"x": Grouping((0, 100, 100_000), 0)}), ["x"], 8).pieces["x"]
+    below = with_pieces(Axes({"x": Grouping((0, 99_900, 100_000), 0)}), ["x"], 8).pieces["x"]
+    # 99,900 divided by 4, seven times.
+    outwards = [106, 124, 197, 490, 1660, 6343, 25_075, 100_000]
+    assert above.edges[8:] == (100, *outwards)
+    assert below.edges[:9] == (0, *(100_000 - edge for edge in outwards[-2::-1]), 99_900)
 
 
 def test_a_mass_is_one_cell_and_special_values_other_and_null_are_too() -> None:
