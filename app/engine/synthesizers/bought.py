@@ -63,7 +63,7 @@ WithinBins = Annotated[
     Field(
         ge=1,
         le=MOST_PIECES,
-        description="Pieces of equal length into which each bought bin is cut to learn the shape "
+        description="Pieces into which each bought bin is cut to learn the shape "
         "within it, by one more histogram of the column; 1: rows are even within bins.",
     ),
 ]
