@@ -31,6 +31,7 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 CODE = LAUNCHER.resolve().parents[2]
 """The folder that the package of the service lies in."""
 MOST_SAID_BYTES = 16 * 1024
+_LAST_WORDS_S = 0.3
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -92,6 +93,8 @@ class ChildProcess:
     @property
     def said(self) -> str:
         """The end of what it printed. For the custodian alone."""
+        # What it printed last may still be on its way, although its connection is gone.
+        self._reader.join(_LAST_WORDS_S)
         return self._said.decode(errors="replace")
 
     def limit_memory(self, size_bytes: int) -> None:

@@ -192,7 +192,7 @@ def test_what_is_learnt_from_public_data_is_refused_without_them(office: Office,
     assert error["remedy"]
 
 
-def test_auto_reweights_the_rows_of_a_public_dataset(office: Office) -> None:
+def test_auto_starts_from_a_public_dataset(office: Office) -> None:
     request = {
         "synthesizer": "auto",
         "params": {},
@@ -202,9 +202,9 @@ def test_auto_reweights_the_rows_of_a_public_dataset(office: Office) -> None:
     }
     path = f"/v1/datasets/{office.private}/releases/preflight"
     found = office.service.custodian.post(path, request).json()
-    assert (found["synthesizer"], found["problems"]) == ("public_reweighted", [])
+    assert (found["synthesizer"], found["problems"]) == ("swift", [])
     assert "public" in found["why"]
-    assert office.finished(request)["synthesizer"] == "public_reweighted"
+    assert office.finished(request)["synthesizer"] == "swift"
 
 
 @pytest.mark.parametrize("system", ["mst", "swift", "aim"])
