@@ -186,7 +186,7 @@ class Mst:
                 begun.bought,
                 rows,
                 params.public_entities,
-                are_entities=public.schema.entity is not None,
+                public=public,
                 seed=seed,
             )
             prior = guarded_start(

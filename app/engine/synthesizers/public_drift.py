@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, GridReference
-from app.engine.privacy.scores import expected_distance_errors
+from app.engine.privacy.scores import UNPAID, expected_distance_errors
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import PublicFacts, PublicTable, Session
@@ -82,8 +82,16 @@ def comparing_errors(
     rule = scored_by(unit, public)
     times = 3 if may_keep(unit, public, keeping) else 2
     counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * times
-    part = loss if rule.rule == "rows" else loss.split(_SCALE_SHARES)[1]
-    return expected_distance_errors(counts, [1.0] * len(counts), unit, part)[:1] if counts else ()
+    if not counts:
+        return ()
+    if rule.rule == "rows":
+        return expected_distance_errors(counts, [1.0] * len(counts), unit, loss)[:1]
+    parts = loss.split(_SCALE_SHARES)
+    # Merged pairs of few cells move less than others, and their parts must not come to nothing.
+    power = 1 if loss.kind == "pure" else 2
+    if min(part.amount for part in parts) < len(counts) * (rule.limit or 1) ** power:
+        return (UNPAID,)
+    return expected_distance_errors(counts, [1.0] * len(counts), unit, parts[1])[:1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,24 @@ def test_what_cannot_be_kept_is_told_before_the_charge() -> None:
         assert check(facts).memory_bytes > check(facts, "group").memory_bytes
 
 
+def test_a_loss_of_which_a_merged_pair_would_get_nothing_is_refused_before_the_charge() -> None:
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "string", "role": "entity"}]
+    limits = {"minimum": 0, "maximum": 4, "required": True}
+    fields += [{"name": f"c{i}", "type": "integer", "constraints": limits} for i in range(60)]
+    schema, unit = Schema.parse({"fields": fields}), PrivacyUnit("entity", "id", 20)
+    facts = PublicFacts(schema, 2000)
+    for method in ("mst", "swift", "aim"):
+        synthesizer = builtin(method)
+        small, large = (
+            synthesizer.check(
+                schema, unit, synthesizer.Params(), PrivacyLoss.zcdp(amount), facts, LIMITS
+            ).problems
+            for amount in (10**6, 10**12)
+        )
+        assert small
+        assert not large
+
+
 def test_entities_may_be_kept_where_both_tables_have_some() -> None:
     facts = PublicFacts(SCHEMA, 2000)
     assert may_keep(UNIT, facts, "auto")

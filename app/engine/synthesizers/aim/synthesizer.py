@@ -181,7 +181,7 @@ class Aim:
                 begun.bought,
                 rows,
                 params.public_entities,
-                are_entities=public.schema.entity is not None,
+                public=public,
                 seed=seed,
             )
             prior = guarded_start(

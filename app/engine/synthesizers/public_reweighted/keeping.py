@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Problem, PublicFacts, Session, generator
+from app.engine.synthesizers.base import Problem, PublicFacts, PublicTable, Session, generator
 from app.engine.synthesizers.entities.buying import Bought
 from app.engine.synthesizers.entities.form import has_entities
 from app.engine.synthesizers.graphical import TableModel
@@ -141,14 +141,15 @@ def kept_entities(
     rows: PublicRows,
     keeping: Keeping,
     *,
-    are_entities: bool,
+    public: PublicTable,
     seed: int,
 ) -> KeptEntities | None:
     """The entities that may be kept; None where there are none, or by the form.
 
-    `are_entities`: whether public rows belong to entities.
+    `public`: the table that `rows` are those of that fit.
     """
-    if keeping == "group" or bought is None or not are_entities or rows.rows > MOST_ROWS:
+    facts = PublicFacts(public.schema, public.table.rows)
+    if bought is None or not may_keep(session.unit, facts, keeping):
         return None
     try:
         return KeptEntities.of(rows, session, opened, bought, seed)

@@ -109,8 +109,9 @@ def preflight(
         return Preflight(0, memory, 0.0, problems)
     rows = () if params.shares else (_rows_error(unit, loss),)
     errors, scores = list[float](), list[float]()
+    counting = loss if params.shares else loss - rows_loss(loss)
     for shares in (params.shares,) if params.shares else possible_shares(is_public):
-        losses = Losses.of(loss, shares, len(axes.names), is_public)
+        losses = Losses.of(counting, shares, len(axes.names), is_public)
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
         scores += _score_errors(axes, unit, losses, public, params.public_entities)
     problems += noise_problems((*errors, *rows), contribution, scores)

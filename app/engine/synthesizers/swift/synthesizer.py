@@ -77,13 +77,15 @@ class Swift:
     ) -> TableModel | PublicReweightedModel:
         begun = with_rows(session, opening.start(session, params, progress), params)
         axes, contribution = begun.axes, begun.contribution
-        cells = MostCells.of(params, len(axes.names), public is not None)
+        # What was forecast for a public table holds for one of which no row fits.
+        is_public = public is not None
+        cells = MostCells.of(params, len(axes.names), is_public)
         public, rows = readable(public, session.schema, axes.names)
-        shares = params.shares or usual_shares(begun, session.unit, public is not None)
-        losses = Losses.of(begun.loss, shares, len(axes.names), public is not None)
+        shares = params.shares or usual_shares(begun, session.unit, is_public)
+        losses = Losses.of(begun.loss, shares, len(axes.names), is_public)
         opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
-        most = min(cells.measured, forecast.most_pair_cells(axes, public is not None))
+        most = min(cells.measured, forecast.most_pair_cells(axes, is_public))
         progress(0.1, "scoring pairs")
         prior: PublicStart | NearEntities | None = None
         if public is None or rows is None:
@@ -99,7 +101,7 @@ class Swift:
                 begun.bought,
                 rows,
                 params.public_entities,
-                are_entities=public.schema.entity is not None,
+                public=public,
                 seed=seed,
             )
             prior, options = _from_public(session, asked, params, rule, losses.scores, most, kept)
