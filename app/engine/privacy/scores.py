@@ -29,7 +29,7 @@ from app.engine.privacy.sensitivity import Sensitivity, sensitivity
 from app.engine.schema import PrivacyUnit
 
 _POWERS = 16
-UNPAID = 2.0**62
+_UNPAID = 2.0**62
 
 
 def relative_weights(weights: Sequence[float]) -> tuple[float, ...]:
@@ -67,7 +67,7 @@ def expected_distance_errors(
     function. Where the loss is 0, a number beyond any noise.
     """
     if loss.amount <= 0:
-        return (UNPAID,) * len(counts)
+        return (_UNPAID,) * len(counts)
     used = relative_weights(weights)
     l1, l2 = joint_norms(used, [_sensitivity(count, unit).l1_counts for count in counts])
     if loss.kind == "pure":  # of steps so fine that the discrete Laplace is the continuous one

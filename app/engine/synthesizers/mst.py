@@ -201,9 +201,7 @@ class Mst:
             )
         if isinstance(prior, NearEntities):
             progress(0.2, "weighing public entities")
-            left = session.remaining
-            loss = PrivacyLoss(left.kind, left.amount)
-            return prior.model(session, loss, self.name, lambda _: 1.0)
+            return prior.model(session, session.remaining, self.name, lambda _: 1.0)
         cliques = () if prior is None else prior.cliques
         progress(0.2, "choosing the tree")
         most = _most_pair_cells(params, begun.axes, public is not None)

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, GridReference
-from app.engine.privacy.scores import UNPAID, expected_distance_errors
+from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import PublicFacts, PublicTable, Session
 from app.engine.synthesizers.columns import Columns
+from app.engine.synthesizers.contribution import UNPAID
 from app.engine.synthesizers.opening import Keeping
 from app.engine.synthesizers.public import PublicRows
 from app.engine.synthesizers.public_reweighted.keeping import KeptEntities, may_keep
@@ -279,9 +280,11 @@ class NearEntities:
     distances: Mapping[Pair, float]
 
     def model(
-        self, session: Session, loss: PrivacyLoss, method: str, weight: Callable[[Pair], float]
+        self, session: Session, left: PrivacyLoss, method: str, weight: Callable[[Pair], float]
     ) -> PublicReweightedModel:
-        """The model of them, for `loss`; `weight` tells how much the error of a pair counts."""
+        """The model of them, for what is left but its delta; `weight` tells how much the error of
+        a pair counts."""
+        loss = PrivacyLoss(left.kind, left.amount)
         counted = self.kept.counted(session, self.distances, loss, weight)
         return replace(counted, method=method)
 

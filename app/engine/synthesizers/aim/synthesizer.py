@@ -197,8 +197,7 @@ class Aim:
         if isinstance(prior, NearEntities):
             progress(0.4, "weighing public entities")
             left = session.remaining - losses.bounds
-            loss = PrivacyLoss(left.kind, left.amount)
-            weighed = prior.model(session, loss, self.name, workload.weight)
+            weighed = prior.model(session, left, self.name, workload.weight)
             told = WeighedTable(weighed, columns.axes, measured.size)
             return BoundedModel(weighed, errors(told))
         cliques = () if prior is None else prior.cliques

@@ -107,9 +107,7 @@ class Swift:
             prior, options = _from_public(session, asked, params, rule, losses.scores, most, kept)
         if isinstance(prior, NearEntities):
             progress(0.4, "weighing public entities")
-            left = session.remaining
-            loss = PrivacyLoss(left.kind, left.amount)
-            return prior.model(session, loss, self.name, params.weight)
+            return prior.model(session, session.remaining, self.name, params.weight)
         progress(0.4, "choosing and counting pairs")
         rounds = Rounds(session, opened, contribution, options, most, prior)
         if len(axes.names) > 1:
