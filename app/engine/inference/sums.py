@@ -8,8 +8,11 @@ factor's axes is taken from the smallest table that was made on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,35 +44,74 @@ def additions(
     `factors` are at least two, as (number, axes); new tables are numbered from `next_number`.
     """
     rank = {axis: i for i, axis in enumerate(order)}
-    waiting = {number: frozenset(axes) for number, axes in factors}
+    tables = list(factors)
+    pairs = _Pairs(shape)
+    for _, axes in factors:
+        pairs.add(axes)
     steps: list[Addition] = []
-    made: list[AxisNames] = []
-    while len(waiting) > 1:
-        first, second = _cheapest(shape, waiting)
-        union = waiting.pop(first) | waiting.pop(second)
-        if not waiting:
-            union |= frozenset(whole)
-        number = next_number + len(made)
-        waiting[number] = union
+    last = next_number + len(factors) - 2
+    for number in range(next_number, last + 1):
+        (first, some), (second, others) = (tables[place] for place in pairs.take_cheapest())
+        union = {*some, *others, *(whole if number == last else ())}
+        axes = tuple(sorted(union, key=rank.__getitem__))
+        pairs.add(axes)
+        tables.append((number, axes))
         steps.append(Addition(number, first, second))
-        made.append(tuple(sorted(union, key=rank.__getitem__)))
-    return steps, made
+    return steps, [axes for _, axes in tables[len(factors) :]]
 
 
-def _cheapest(shape: Mapping[str, int], waiting: Mapping[int, frozenset[str]]) -> tuple[int, int]:
-    numbers = list(waiting)
-    sizes: dict[frozenset[str], int] = {}
-    best: tuple[int, int, int] | None = None
-    for i, first in enumerate(numbers):
-        for second in numbers[i + 1 :]:
-            union = waiting[first] | waiting[second]
-            size = sizes.get(union)
-            if size is None:
-                size = sizes[union] = cells_of(shape, union)
-            if best is None or size < best[0]:
-                best = (size, first, second)
-    assert best is not None
-    return best[1], best[2]
+class _Pairs:
+    """Pairs of tables that wait to be joined, by the size of their union, then by their places.
+
+    Axes of one cell make no union larger. Of tables that are alike in all other axes, as dozens
+    are in a clique with many such axes, only the first two can be in the cheapest pair, so that
+    no others are priced; and what was priced is kept until one of the pair is taken.
+    """
+
+    def __init__(self, shape: Mapping[str, int]) -> None:
+        self._shape = shape
+        self._kinds: list[frozenset[str]] = []
+        self._alike: dict[frozenset[str], deque[int]] = {}
+        self._taken: set[int] = set()
+        self._priced: list[tuple[int, int, int]] = []
+
+    def add(self, axes: Iterable[str]) -> None:
+        """One more table, at the place after the last."""
+        kind = frozenset(axis for axis in axes if self._shape[axis] > 1)
+        alike = self._alike.setdefault(kind, deque())
+        alike.append(len(self._kinds))
+        self._kinds.append(kind)
+        if len(alike) <= 2:
+            self._price(kind)
+
+    def take_cheapest(self) -> tuple[int, int]:
+        """The places of the two whose union is smallest, which wait no longer."""
+        while True:
+            _, first, second = heappop(self._priced)
+            if self._taken.isdisjoint((first, second)):
+                break
+        self._taken |= {first, second}
+        for place in (first, second):
+            alike = self._alike[self._kinds[place]]
+            alike.popleft()
+            if not alike:
+                del self._alike[self._kinds[place]]
+        for kind in {self._kinds[first], self._kinds[second]} & self._alike.keys():
+            self._price(kind)
+        return first, second
+
+    def _price(self, kind: frozenset[str]) -> None:
+        """The pairs of the first of a kind: with the second, and with the first of each other."""
+        first, *more = islice(self._alike[kind], 2)
+        for second in more:
+            self._push(kind, first, second)
+        for other, places in self._alike.items():
+            if other != kind:
+                self._push(kind | other, first, places[0])
+
+    def _push(self, union: frozenset[str], one: int, other: int) -> None:
+        cells = cells_of(self._shape, union)
+        heappush(self._priced, (cells, min(one, other), max(one, other)))
 
 
 def row_starts(shape: Mapping[str, int], whole: AxisNames, part: AxisNames) -> tuple[Places, bool]:
