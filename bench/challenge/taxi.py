@@ -27,7 +27,7 @@ EPSILONS = (1, 10)
 PUBLIC = ("public_2022", "public_2019")
 SPRINT3: Mapping[str, Any] = {"preset": "sprint3"}
 OF_THE_MAP: Mapping[str, Any] = {
-    "column_weights": {"pickup_community_area": 10, "dropoff_community_area": 10}
+    "column_weights": {"pickup_community_area": 30, "dropoff_community_area": 30}
 }
 """What the presets of others know of the challenge: that a third of the score is the map."""
 

@@ -242,6 +242,23 @@ def test_dealt_rows_are_as_many_as_asked_with_bounded_entities_and_contents_of_t
     assert (atoms.pool[made.slots] == atoms.pool[made.contents]).all()
 
 
+def test_what_rounding_takes_in_one_pool_is_given_in_the_next() -> None:
+    """200 pools of one slot and two contents, of kinds wanted 0.3 and 0.7 times. Drawn pool by
+    pool the first kind would be used 60 times give or take 6.5."""
+    pools = 200
+    atoms = WeighedRows(
+        np.arange(pools + 1),
+        np.ones(pools),
+        np.repeat([0.3, 0.7], pools),
+        np.tile(np.arange(pools), 2),
+        np.zeros(2 * pools, dtype=np.int64),
+        np.repeat([0, 1], pools),
+    )
+    for seed in range(20):
+        made = dealt(atoms, pools, pools, 1, 1.0, generator(seed))
+        assert abs(int((atoms.alike[made.contents] == 0).sum()) - 60) <= 2
+
+
 def test_too_many_rows_are_refused() -> None:
     atoms = WeighedRows(whole(0, 1), np.ones(1), np.ones(1), whole(0), whole(0), whole(0))
     with pytest.raises(ValueError, match="room"):

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Count
+from app.engine.privacy.queries import Contribution, Count
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import Problem, PublicFacts, PublicTable, Session, generator
 from app.engine.synthesizers.entities.buying import Bought
@@ -49,6 +50,9 @@ MOST_ROWS = 2**18
 
 _MOST_TERMS = 2**22
 """Rows times chosen histograms."""
+
+_MOST_OWN_CELLS = 2**16
+"""Of a pair whose cells are not merged."""
 
 _COPIES_OF_PUBLIC = 8
 """As read, in order, moved, mixed, joined, and in the stored model."""
@@ -104,8 +108,7 @@ class KeptEntities:
         `weight`: how much the error of a pair counts beside the others'.
         """
         unit, rule = session.unit, _FORM.rule(session.unit, loss)
-        groupings = self.opened.columns.merged.groupings
-        counts = [Count(pair, {name: groupings[name] for name in pair}, rule) for pair in distances]
+        counts = [self._count(pair, rule) for pair in distances]
         expected = [self.expected(count).ravel() for count in counts]
         off = [
             share * float(each.sum())
@@ -132,6 +135,14 @@ class KeptEntities:
             (*self.opened.measured.answers, *answers),
             generator(self.seed + 2),
         )
+
+    def _count(self, pair: Pair, rule: Contribution) -> Count:
+        """In the cells of the dictionary, if these are few: cells that noise drowns lean on what
+        public rows tell of them, and need not be merged."""
+        own, merged = self.opened.columns.axes.groupings, self.opened.columns.merged.groupings
+        are_few = prod(own[name].cells for name in pair) <= _MOST_OWN_CELLS
+        groupings = own if are_few else merged
+        return Count(pair, {name: groupings[name] for name in pair}, rule)
 
 
 def kept_entities(

@@ -3,8 +3,9 @@
 Entities are taken as often as their weights say, and each of their rows is used as often as its own
 weight says: about once. Of the uses of a public row the first keep its content; the later ones
 (`smooth` of all) take the content of another public row of its pool. Contents are dealt out so that
-every content of a pool is used as often as its weight says, those kept counted in; so the weights
-hold for what stays with the entity and for the contents, and no noise is added by chance draws.
+every content of a pool is used as often as its weight says, those kept counted in, and what is
+rounded off in one pool is made good in the next; so the weights hold for what stays with the entity
+and for the contents, and no noise is added by chance draws.
 Contents come from rows whose `place` (the cell of the columns that stay) is another one, as far as
 a pool has them: a content that is in a place already tells nothing new there.
 """
@@ -29,8 +30,8 @@ class WeighedRows:
 
     starts: shape (entities + 1,), where each entity's rows begin and the last one's end.
     entities: their weights, positive. rows: how often each atom is wanted, shape (atoms,), not
-    all 0. pool, place: a number for each atom. alike: the same number for atoms of one pool that no
-    noisy count tells apart but by `place`.
+    all 0. pool, place: a number for each atom. alike: the same number for atoms that no noisy
+    count tells apart but by `place`.
     """
 
     starts: Places
@@ -148,17 +149,33 @@ def _contents(
     redrawn = redrawn[_in_order(weighed.pool, weighed.place, slots[redrawn], rng)]
     members = _in_order(weighed.pool, weighed.alike, np.arange(used.size), rng)
     missing = np.maximum(wanted - own, 0.0)
+    owed = np.bincount(weighed.alike, wanted - own - missing).astype(np.float64)
     contents = slots.copy()
     asked = np.searchsorted(weighed.pool[slots[redrawn]], np.arange(weighed.pools + 1))
     listed = np.searchsorted(weighed.pool[members], np.arange(weighed.pools + 1))
-    for pool in np.flatnonzero(np.diff(asked)):
+    for pool in rng.permutation(np.flatnonzero(np.diff(asked))):
         open_slots = redrawn[asked[pool] : asked[pool + 1]]
         rows = members[listed[pool] : listed[pool + 1]]
-        open_uses = missing[rows] if missing[rows].sum() > 0 else np.ones(len(rows))
-        dealt_out = np.repeat(rows, apportion(open_uses, len(open_slots), rng))
+        alike = weighed.alike[rows]
+        uses = missing[rows] if missing[rows].sum() > 0 else np.ones(len(rows))
+        uses = uses * (len(open_slots) / uses.sum())
+        given = apportion(_with_owed(uses, alike, owed), len(open_slots), rng)
+        np.add.at(owed, alike, uses - given)
+        dealt_out = np.repeat(rows, given)
         dealt_out = dealt_out[_in_order(weighed.pool, weighed.place, dealt_out, rng)]
         contents[open_slots] = np.roll(dealt_out, len(open_slots) // 2)
     return contents
+
+
+def _with_owed(uses: Floats, alike: Places, owed: Floats) -> Floats:
+    """The uses; contents that no count tells apart are used more or less by what other pools owe
+    them, so that what rounding takes from them in one pool they get in the next."""
+    kinds, kind = np.unique(alike, return_inverse=True)
+    together = np.bincount(kind, uses)
+    wanted = np.maximum(together + owed[kinds], 0.0)
+    factor = np.divide(wanted, together, out=np.zeros(len(kinds)), where=together > 0)
+    more: Floats = uses * factor[kind]
+    return more if more.sum() > 0 else uses
 
 
 def _wanted_uses(weighed: WeighedRows, used: Places) -> Floats:
