@@ -18,8 +18,11 @@ from app.engine.synthesizers.base import Session
 
 Pair = tuple[str, str]
 
-_LOOKED_AT_EACH_ROUND = 1000
-"""Pairs whose junction trees are looked at anew in every round: of more, so many on average."""
+_MANY_PAIRS = 1000
+"""Of more open pairs several are taken at once: to score them all takes long."""
+
+_PART_AT_ONCE = 8
+"""Of the edges that are missing, so many parts are made, and the pairs of one taken at once."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,13 @@ def choose_tree(
     components. A pair's score is how far (L1, in counts) its histogram is from the product
     of `references`, the noisy one-way counts with one common total, less the distance that
     the noise of measuring it is expected to add, `noise_per_cell` times its cells (McKenna,
-    Mullins, Sheldon and Miklau 2022). The loss is divided equally among the d - 1 rounds.
-    Pairs of over `most_cells` cells are left out, so that what comes back may be a forest. With
-    a `start` a pair's score is how far it is from what that expects, and pairs that would make
-    its junction tree too large are left out: of thousands once in some rounds, and a pair that
-    has come to be too large since then, if it wins, takes its round's loss for nothing.
+    Mullins, Sheldon and Miklau 2022). The loss is divided equally among d - 1 edges. Pairs of
+    over `most_cells` cells are left out, so that what comes back may be a forest. With a `start`
+    a pair's score is how far it is from what that expects, and pairs that would make its
+    junction tree too large are left out.
+
+    Of many pairs a round takes several winners and pays for each. One that a stronger winner of
+    its round has made useless is paid for nothing, and later edges share what is left.
     """
     open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
     candidates = {
@@ -72,27 +77,45 @@ def choose_tree(
     }
     component = {name: name for name in axes.names}
     chosen: list[Pair] = []
-    rounds = max(1, -(-len(open_pairs) // _LOOKED_AT_EACH_ROUND))
-    for number, round_loss in enumerate(loss.split([1.0] * max(1, len(axes.names) - 1))):
-        open_pairs = [pair for pair in open_pairs if component[pair[0]] != component[pair[1]]]
-        if start is not None and number % rounds == 0:
-            open_pairs = start.fitting(axes, chosen, open_pairs)
+    missing, left = len(axes.names) - 1, loss.amount
+    each = left // max(missing, 1)
+    while missing > len(chosen):
+        open_pairs = _useful(axes, chosen, component, open_pairs, start)
         if not open_pairs:
             break
-        pair = _strongest(session, [candidates[pair] for pair in open_pairs], round_loss)
-        if start is not None and rounds > 1 and not start.fitting(axes, chosen, [pair]):
-            open_pairs.remove(pair)
-            continue
-        chosen.append(pair)
-        joined, kept = component[pair[1]], component[pair[0]]
-        component = {name: kept if own == joined else own for name, own in component.items()}
+        still = missing - len(chosen)
+        winners = 1 if len(open_pairs) <= _MANY_PAIRS else max(still // _PART_AT_ONCE, 1)
+        each = min(each, left // still)
+        paid = PrivacyLoss(loss.kind, each * winners)
+        left -= paid.amount
+        for pair in _strongest(session, [candidates[pair] for pair in open_pairs], paid, winners):
+            if winners > 1 and not _useful(axes, chosen, component, [pair], start):
+                continue
+            chosen.append(pair)
+            joined, kept = component[pair[1]], component[pair[0]]
+            component = {name: kept if own == joined else own for name, own in component.items()}
     return tuple(chosen)
 
 
-def _strongest(session: Session, candidates: list[Candidate], loss: PrivacyLoss) -> Pair:
-    winner = 0 if len(candidates) == 1 else session.select(candidates, loss)[0]
-    first, second = candidates[winner].count.columns
-    return first, second
+def _useful(
+    axes: Axes,
+    chosen: Sequence[Pair],
+    component: Mapping[str, str],
+    pairs: Sequence[Pair],
+    start: KnownStart | None,
+) -> list[Pair]:
+    """Those that join two components, and leave the tree of a start small enough."""
+    joining = [pair for pair in pairs if component[pair[0]] != component[pair[1]]]
+    return joining if start is None else start.fitting(axes, chosen, joining)
+
+
+def _strongest(
+    session: Session, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int
+) -> list[Pair]:
+    """Best first; one that is alone need not be asked for."""
+    won = (0,) if len(candidates) == 1 else session.select(candidates, loss, winners)
+    columns = [candidates[winner].count.columns for winner in won]
+    return [(first, second) for first, second in columns]
 
 
 def _as_shares(counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from small_tables import EXACT, digits, session_on
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate
+from app.engine.synthesizers import spanning
 from app.engine.synthesizers.axes import Axes, choose_axes
 from app.engine.synthesizers.spanning import Pair, choose_tree
 
@@ -24,32 +25,38 @@ def chain() -> dict[str, np.ndarray]:
     return {"a": a, "b": b, "c": c, "d": d}
 
 
-def axes() -> Axes:
-    return choose_axes(digits(CELLS), None, {})[0]
+def axes(names: Iterable[str] = CELLS, cells: int = 4) -> Axes:
+    return choose_axes(digits(dict.fromkeys(names, cells)), None, {})[0]
 
 
-def references() -> dict[str, np.ndarray]:
-    return {name: np.bincount(codes, minlength=4) * 1.0 for name, codes in chain().items()}
+def references(codes: Mapping[str, np.ndarray], cells: int = 4) -> dict[str, np.ndarray]:
+    return {name: np.bincount(column, minlength=cells) * 1.0 for name, column in codes.items()}
 
 
 class Recording:
     """A session that notes each selection's candidates and what it paid."""
 
-    def __init__(self, loss: PrivacyLoss) -> None:
-        self.session = session_on(digits(CELLS), chain(), loss)
-        self.rounds: list[tuple[set[Pair], int]] = []
+    def __init__(
+        self, loss: PrivacyLoss, codes: dict[str, np.ndarray] | None = None, cells: int = 4
+    ) -> None:
+        codes = codes or chain()
+        self.session = session_on(digits(dict.fromkeys(codes, cells)), codes, loss)
+        self.columns, self.cells = codes, cells
+        self.rounds: list[tuple[set[Pair], int, int]] = []
 
     def select(
         self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
     ) -> tuple[int, ...]:
         pairs = {(c.count.columns[0], c.count.columns[1]) for c in candidates}
-        self.rounds.append((pairs, loss.amount))
+        self.rounds.append((pairs, loss.amount, winners))
         return self.session.select(candidates, loss, winners)
 
 
 def choose(recording: Recording, loss: PrivacyLoss = EXACT, **options: float) -> tuple[Pair, ...]:
     chosen = {"most_cells": 100, "noise_per_cell": 0.0} | options
-    return choose_tree(recording, axes(), references(), loss, **chosen)  # type: ignore[arg-type]
+    columns = axes(recording.columns, recording.cells)
+    known = references(recording.columns, recording.cells)
+    return choose_tree(recording, columns, known, loss, **chosen)  # type: ignore[arg-type]
 
 
 def test_without_noise_the_tree_is_the_maximum_one() -> None:
@@ -59,7 +66,7 @@ def test_without_noise_the_tree_is_the_maximum_one() -> None:
 def test_each_round_offers_the_pairs_that_join_two_components() -> None:
     recording = Recording(EXACT)
     choose(recording)
-    assert [pairs for pairs, _ in recording.rounds] == [
+    assert [pairs for pairs, _, _ in recording.rounds] == [
         {("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")},
         {("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")},
         {("a", "d"), ("b", "d"), ("c", "d")},
@@ -70,7 +77,7 @@ def test_each_round_offers_the_pairs_that_join_two_components() -> None:
 def test_rounds_share_the_loss_equally_and_never_exceed_it(loss: PrivacyLoss) -> None:
     recording = Recording(loss)
     assert len(choose(recording, loss)) == 3
-    assert [paid for _, paid in recording.rounds] == [(10**12 + 1) // 3] * 3
+    assert [paid for _, paid, _ in recording.rounds] == [(10**12 + 1) // 3] * 3
 
 
 def test_a_pair_too_large_to_measure_leaves_a_forest() -> None:
@@ -107,3 +114,45 @@ def test_a_table_of_no_rows_still_gives_a_tree() -> None:
     nothing = dict.fromkeys(CELLS, np.zeros(4))
     edges = choose_tree(session, axes(), nothing, EXACT, most_cells=100, noise_per_cell=1.0)
     assert len(edges) == 3
+
+
+def triplets() -> dict[str, np.ndarray]:
+    """800 rows of columns in threes: of each three all pairs depend, less from three to three."""
+    rng = np.random.default_rng(1)
+    codes = {}
+    for number in range(4):
+        kept = rng.random((3, 800)) < 0.95 - 0.1 * number
+        shared = rng.integers(0, 2, 800)
+        for name, keeps in zip("abc", kept, strict=True):
+            codes[f"{name}{number}"] = np.where(keeps, shared, rng.integers(0, 2, 800))
+    return codes
+
+
+def test_of_many_pairs_several_are_taken_at_once_for_no_more_than_the_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spanning, "_MANY_PAIRS", 20)
+    monkeypatch.setattr(spanning, "_PART_AT_ONCE", 3)
+    loss = PrivacyLoss.zcdp(10**18)
+    recording = Recording(loss, triplets(), 2)
+    edges = choose(recording, loss)
+    assert len(edges) == 11
+    assert sum(first[1:] == second[1:] for first, second in edges) == 2 * 4
+    assert [winners for _, _, winners in recording.rounds][:2] == [3, 3]
+    assert len(recording.rounds) < 11
+    paid = [paid for _, paid, _ in recording.rounds]
+    assert paid[0] == 3 * (10**18 // 11)
+    assert 0.9 * 10**18 < sum(paid) <= 10**18
+
+
+def test_winners_that_close_a_circle_leave_less_for_later_edges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spanning, "_MANY_PAIRS", 0)
+    monkeypatch.setattr(spanning, "_PART_AT_ONCE", 2)
+    loss = PrivacyLoss.zcdp(10**18)
+    recording = Recording(loss, triplets(), 2)
+    assert len(choose(recording, loss)) == 11
+    each = [paid / winners for _, paid, winners in recording.rounds]
+    assert each == sorted(each, reverse=True)
+    assert each[-1] < each[0]
