@@ -51,6 +51,14 @@ def test_the_same_hundred_different_triples_are_taken_every_time():
     assert len(measures.sampled_triples("abcd")) == 4
 
 
+def test_the_score_of_many_columns_is_over_as_many_triples_as_can_be_waited_for():
+    names = [f"c{number}" for number in range(41)]
+    assert len(measures.scored_triples(names[:40])) == 40 * 39 * 38 // 6
+    chosen = measures.scored_triples(names)
+    assert len(set(chosen)) == 5000
+    assert chosen == measures.scored_triples(names)
+
+
 def test_the_k_marginal_score_looks_at_quantile_bins_of_the_real_numbers():
     real = table(a=range(100), b=[0] * 100, c=[1] * 100)
     within_bins = table(a=[5 * (value // 5) for value in range(100)], b=[0] * 100, c=[1] * 100)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.synthesizers import tables
@@ -78,3 +79,29 @@ def test_categories_stand_in_the_order_of_their_numbers(data):
     write_census(data)
     (edu,) = (field for field in tables.census_ma().wire["fields"] if field["name"] == "EDU")
     assert edu["constraints"]["enum"] == [*(str(value) for value in range(1, 13)), "N"]
+
+
+def test_the_widened_table_has_each_column_again_one_row_further_down(data, monkeypatch):
+    (data / "acs_wide").mkdir()
+    (data / "acs_wide/acs_il_oh-domain.json").write_text(json.dumps({"AGE": 40, "SEX": 2}))
+    rows = pd.DataFrame({"AGE": [30, 31, 32], "SEX": [0, 1, 0]})
+    rows.to_csv(data / "acs_wide/acs_il_oh.csv.gz", index=False)
+    monkeypatch.setattr(tables, "WIDE_ORDERED", ("AGE",))
+    monkeypatch.setattr(tables, "WIDENED_TO", 5)
+    table = tables.acs_100()
+    assert {name: list(codes) for name, codes in table.used.items()} == {
+        "AGE": [30, 31, 32],
+        "SEX": [0, 1, 0],
+        "AGE_1": [32, 30, 31],
+        "SEX_1": [0, 0, 1],
+        "AGE_2": [31, 32, 30],
+    }
+    assert table.cells == {"AGE": 40, "SEX": 2, "AGE_1": 40, "SEX_1": 2, "AGE_2": 40}
+    assert table.numeric == ("AGE", "AGE_1", "AGE_2")
+    assert [field["type"] for field in table.wire["fields"]] == [
+        "integer",
+        "string",
+        "integer",
+        "string",
+        "integer",
+    ]
