@@ -192,7 +192,7 @@ class Opening:
 
     measured: OneWays
     columns: Columns
-    entities: Entities | None = None
+    bought: Bought | None = None
 
     def model(self, method: str, graph: GraphicalModel) -> TableModel:
         """A graph over the merged cells, as the model of a table."""
@@ -204,7 +204,7 @@ class Opening:
             graph,
             columns.size,
             columns.shapes,
-            self.entities,
+            None if self.bought is None else self.bought.entities,
         )
 
 
@@ -219,7 +219,7 @@ def open_columns(
     progress(0.02, "counting columns")
     measured = measure_one_ways(session, begun.axes, begun.contribution, loss, begun.known)
     columns = Columns.of(begun.axes, session.schema, measured, params.rare_below, public)
-    return Opening(measured, columns, begun.entities)
+    return Opening(measured, columns, begun.bought)
 
 
 def opening_errors(

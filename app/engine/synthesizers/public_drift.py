@@ -27,11 +27,14 @@ from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import PublicFacts, PublicTable, Session
-from app.engine.synthesizers.columns import Columns
 from app.engine.synthesizers.contribution import UNPAID
-from app.engine.synthesizers.opening import Keeping
+from app.engine.synthesizers.opening import Keeping, Opening
 from app.engine.synthesizers.public import PublicRows
-from app.engine.synthesizers.public_reweighted.keeping import KeptEntities, may_keep
+from app.engine.synthesizers.public_reweighted.keeping import (
+    KeptEntities,
+    kept_entities,
+    may_keep,
+)
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
 from app.engine.synthesizers.public_start import (
     Pair,
@@ -234,26 +237,28 @@ def guarded(start: PublicStart, compared: Sequence[Compared]) -> PublicStart | N
     return start.without([each.pair for each in told if _is_worse([each])])
 
 
-def guarded_start(
+def public_prior(
     session: Session,
-    columns: Columns,
+    opened: Opening,
     rows: PublicRows,
-    rule: Contribution,
     loss: PrivacyLoss,
     *,
+    public: PublicTable,
+    keeping: Keeping,
     most_cells: int,
-    kept: KeptEntities | None = None,
-    keeping: Keeping = "auto",
+    seed: int,
 ) -> PublicStart | NearEntities | None:
     """The public start, its tree of at most `most_cells` cells, without what seems to have
     drifted, or the entities if they are nearer: all of the loss goes to comparing. None where
-    there is no pair to compare."""
+    there is no pair to compare. `rows` are those of `public` that fit."""
+    columns = opened.columns
     most = min(most_cells, most_pair_cells(columns.axes))
     pairs = small_pairs(columns, most)
     if not pairs or not loss.amount:
         return None
+    kept = kept_entities(session, opened, rows, keeping, public=public, seed=seed)
     start = PublicStart.of(rows, session.schema, columns, most_cells, most)
-    compared = compare(session, start, pairs, rule, loss, kept)
+    compared = compare(session, start, pairs, scored_by(session.unit, public), loss, kept)
     return near_entities(kept, compared, keeping) or guarded(start, compared)
 
 

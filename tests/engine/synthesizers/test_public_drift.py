@@ -7,21 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_tables import CELLS, FIELDS, SCHEMA, columns_of, contrary, public_of, read, rows_of
-from small_tables import EXACT, ROW, session_on
+from small_tables import EXACT, ROW, quiet, session_on
 
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Scored
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers import opening
 from app.engine.synthesizers.axes import choose_axes
 from app.engine.synthesizers.base import PublicFacts, PublicTable, Table
+from app.engine.synthesizers.opening import TableParams
 from app.engine.synthesizers.public_drift import (
     Compared,
     compare,
     comparing_errors,
     distances,
     guarded,
-    guarded_start,
+    public_prior,
     scored_by,
 )
 from app.engine.synthesizers.public_start import PublicStart, small_pairs
@@ -113,12 +115,23 @@ CHAINED, _ = started(rows_of(3000, 2), rows_of(3000, 1))
 def test_a_start_of_no_pair_is_none() -> None:
     rng = np.random.default_rng(0)
     flat = {name: rng.integers(0, most, 200) for name, most in CELLS.items()}
-    columns = columns_of(rows_of(300, 1), EXACT)
     start = PublicStart.over(CHAINED.cells, SCHEMA, ())
     assert guarded(start, ()) is None
     session = session_on(SCHEMA, rows_of(300, 1))
-    made = guarded_start(session, columns, read(flat), Contribution(), EXACT, most_cells=10)
-    assert made is None or not made.pairs
+    params, (loss, left) = TableParams(), EXACT.split((1, 1))
+    begun = opening.start(session, params, quiet)
+    opened = opening.open_columns(session, begun, params, loss, quiet)
+    made = public_prior(
+        session,
+        opened,
+        read(flat),
+        left,
+        public=public_of(flat),
+        keeping="auto",
+        most_cells=10,
+        seed=0,
+    )
+    assert made is None or (isinstance(made, PublicStart) and not made.pairs)
 
 
 def people() -> tuple[Schema, PublicTable, PrivacyUnit]:

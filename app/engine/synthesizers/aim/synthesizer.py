@@ -61,13 +61,11 @@ from app.engine.synthesizers.public_drift import (
     SHARE_OF_SELECTION,
     NearEntities,
     comparing_errors,
-    guarded_start,
-    scored_by,
+    public_prior,
 )
 from app.engine.synthesizers.public_reweighted.keeping import (
     keeping_bytes,
     keeping_problems,
-    kept_entities,
     load_either,
 )
 from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
@@ -174,25 +172,15 @@ class Aim:
         prior: PublicStart | NearEntities | None = None
         if public is not None and rows is not None:
             progress(0.05, "learning from the public table")
-            rule = scored_by(session.unit, public)
-            kept = kept_entities(
+            prior = public_prior(
                 session,
                 opened,
-                begun.bought,
                 rows,
-                params.public_entities,
-                public=public,
-                seed=seed,
-            )
-            prior = guarded_start(
-                session,
-                columns,
-                rows,
-                rule,
                 losses.prior,
-                most_cells=_prior_cells(params),
-                kept=kept,
+                public=public,
                 keeping=params.public_entities,
+                most_cells=_prior_cells(params),
+                seed=seed,
             )
         if isinstance(prior, NearEntities):
             progress(0.4, "weighing public entities")

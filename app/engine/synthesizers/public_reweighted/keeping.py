@@ -148,7 +148,6 @@ class KeptEntities:
 def kept_entities(
     session: Session,
     opened: Opening,
-    bought: Bought | None,
     rows: PublicRows,
     keeping: Keeping,
     *,
@@ -159,7 +158,7 @@ def kept_entities(
 
     `public`: the table that `rows` are those of that fit.
     """
-    facts = PublicFacts(public.schema, public.table.rows)
+    facts, bought = PublicFacts(public.schema, public.table.rows), opened.bought
     if bought is None or not may_keep(session.unit, facts, keeping):
         return None
     try:

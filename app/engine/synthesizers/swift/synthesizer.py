@@ -98,7 +98,6 @@ class Swift:
             kept = kept_entities(
                 session,
                 opened,
-                begun.bought,
                 rows,
                 params.public_entities,
                 public=public,
