@@ -8,7 +8,8 @@ asked of one `Answering` share what was carried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,9 @@ class Answering:
         self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
         self._sets = [frozenset(clique) for clique in tree.cliques]
         self._neighbours = tree.neighbours
+        self._holding = _holding(self._sets)
         self._beyond: dict[tuple[int, int], frozenset[str]] = {}
+        self._towards: dict[int, dict[str, int]] = {}
         self._kept: dict[tuple[int, int, AxisNames], Floats] = {}
         self._kept_cells = 0
         self._sizes: dict[tuple[int, int, AxisNames], int] = {}
@@ -62,12 +65,12 @@ class Answering:
         """The clique that holds most of the axes, weighed by their cells, unless that makes a
         large table on the way: then the clique whose largest one is smallest."""
         shape = self._tree.shape
-        every = range(len(self._sets))
-        nearest = max(
-            every, key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i)
-        )
+        # One that holds none counts as a cell, as one whose axes have one each: the first wins.
+        near = {0}.union(*(self._holding[axis] for axis in wanted))
+        nearest = max(near, key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i))
         if self._largest(nearest, _NOWHERE, wanted, ()) <= _LARGE:
             return nearest
+        every = range(len(self._sets))
         return min(every, key=lambda i: (self._largest(i, _NOWHERE, wanted, ()), i))
 
     def _side(self, origin: int, target: int) -> frozenset[str]:
@@ -149,12 +152,30 @@ class Answering:
         return first, joins
 
     def _arrivals(self, clique: int, target: int, missing: frozenset[str]) -> list[_Arrival]:
+        """From the neighbours beyond which the missing axes are, in the neighbours' order."""
+        places = self._places(clique)
+        parts: dict[int, list[str]] = {}
+        for axis in missing:
+            parts.setdefault(places[axis], []).append(axis)
         arrivals = []
-        for neighbour in self._neighbours[clique]:
-            if neighbour != target and (part := missing & self._side(neighbour, clique)):
+        for place in sorted(parts):
+            neighbour = self._neighbours[clique][place]
+            if neighbour != target:
                 between = self._ordered(self._sets[clique] & self._sets[neighbour])
-                arrivals.append(_Arrival(neighbour, between, self._ordered(part)))
+                arrivals.append(_Arrival(neighbour, between, self._ordered(parts[place])))
         return arrivals
+
+    def _places(self, clique: int) -> dict[str, int]:
+        """Of each axis that a clique lacks, the place of the one neighbour beyond which it is."""
+        places = self._towards.get(clique)
+        if places is None:
+            places = {
+                axis: place
+                for place, neighbour in enumerate(self._neighbours[clique])
+                for axis in self._side(neighbour, clique) - self._sets[clique]
+            }
+            self._towards[clique] = places
+        return places
 
     def _left(
         self, axes: AxisNames, kept: frozenset[str], arrivals: list[_Arrival], joined: int
@@ -162,6 +183,15 @@ class Answering:
         """The axes still needed once one of the arrivals has been joined."""
         later = (a.between for i, a in enumerate(arrivals) if i != joined)
         return self._ordered(kept.union(*later).intersection((*axes, *arrivals[joined].wanted)))
+
+
+def _holding(sets: Sequence[frozenset[str]]) -> dict[str, list[int]]:
+    """The cliques that hold each axis."""
+    holding: dict[str, list[int]] = {}
+    for number, clique in enumerate(sets):
+        for axis in clique:
+            holding.setdefault(axis, []).append(number)
+    return holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +231,5 @@ def product(
 def _grouped(table: Floats, axes: AxisNames, groups: tuple[list[str], ...]) -> Floats:
     sizes = dict(zip(axes, table.shape, strict=True))
     moved = table.transpose([axes.index(axis) for group in groups for axis in group])
-    grouped: Floats = moved.reshape(
-        [int(np.prod([sizes[axis] for axis in group], dtype=np.int64)) for group in groups]
-    )
+    grouped: Floats = moved.reshape([math.prod(sizes[axis] for axis in group) for group in groups])
     return grouped
