@@ -11,7 +11,7 @@ from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Guarantee, to_units
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import generator, public_use
-from bench.synthesizers.implementations import DELTA, Made
+from bench.synthesizers.implementations import DELTA, Made, RunFailed
 from bench.synthesizers.tables import CodedTable
 
 
@@ -32,7 +32,10 @@ class InProcess:
         session = open_session(
             table.used, table.schema, table.unit, guarantee(epsilon), entities=table.entities
         )
-        public = table.public if public_use(synthesizer) != "no" else None
+        use = public_use(synthesizer)
+        public = table.public if use != "no" else None
+        if public is None and use == "required":
+            raise RunFailed("the table has no public one beside it")
         started = time.perf_counter()
         model = synthesizer.fit(session, synthesizer.Params(), public, seed, _silent)
         codes = model.sample(None, generator(seed)).codes

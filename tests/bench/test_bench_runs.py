@@ -62,6 +62,11 @@ def test_a_synthesizer_of_ours_runs_in_this_process_under_a_guarantee():
     assert run.one_way < 0.05
 
 
+def test_one_that_needs_public_rows_fails_on_a_table_without():
+    run = bench.run(InProcess("public_reweighted"), a_table(), "1", 0)
+    assert run.failure == "the table has no public one beside it"
+
+
 def test_runs_are_planned_seed_by_seed_and_a_reference_has_no_epsilon():
     chosen = {"copies": Copies(), REFERENCES[0].name: REFERENCES[0]}
     seeds, epsilons = plan.seeds(["1", "copies=2"]), plan.epsilons(["0.1", "1"])
