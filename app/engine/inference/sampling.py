@@ -52,7 +52,7 @@ def sample(
             drawn = _balanced(tree, new, groups, drawn, earlier, rng)
         cells.update(zip(new, _unravelled(tree, new, drawn), strict=True))
     order = rng.permutation(rows)
-    return {axis: cells[axis][order] for axis in tree.shape}
+    return {axis: cells.pop(axis)[order] for axis in tree.shape}  # never both tables at once
 
 
 def _flat_cells(
