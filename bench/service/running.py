@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 KEY = "hk_" + "b" * 43
 ADMIN = {"Authorization": f"Bearer {KEY}"}
@@ -16,9 +17,16 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *, workers: int, module: str = "app.cli"
+    folder: Path,
+    *,
+    workers: int,
+    module: str = "app.cli",
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address and process of a running server, ended when the block ends."""
+    """The address and process of a running server, ended when the block ends.
+
+    `settings` are further ones of its environment.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", module, "serve", "--port", "0"],
         env={
@@ -28,6 +36,7 @@ def serving(
             "HALFTONE_WORKERS": str(workers),
             "HALFTONE_LOG_LEVEL": "WARNING",
             "PYTHONUNBUFFERED": "1",
+            **settings,
         },
         stdout=subprocess.PIPE,
         text=True,

@@ -1,7 +1,7 @@
 """Halftone's model-based synthesizers beside those of other packages, on real tables.
 
     python -m bench.synthesizers [--tables adult census_ma] [--epsilons 0.1 1 10] [--seeds 5]
-        [--only NAME ...] [--in-process] [--again] [--out bench/out/synthesizers]
+        [--only NAME ...] [--in-process] [--capped] [--again] [--out bench/out/synthesizers]
 
 Every result is a line of `runs.jsonl` in the folder of `--out`, and is not made again when the
 bench is called again (`--again` makes it anew); `results.md` and one picture for each table are
@@ -55,6 +55,8 @@ def run(implementation: Implementation, table: CodedTable, epsilon: str, seed: i
         seconds=made.seconds,
         peak_mb=_megabytes(made.peak_bytes),
         child_mb=_megabytes(made.child_bytes),
+        cap_s=None if made.caps is None else made.caps.time_s,
+        cap_mb=None if made.caps is None else made.caps.memory_bytes / 1e6,
         rows=len(next(iter(made.codes.values()))),
         **asdict(quality),
         load=load,
@@ -109,7 +111,12 @@ def main() -> None:
     asked = _arguments()
     with tempfile.TemporaryDirectory(prefix="halftone-bench-") as stores:
         places = plan.Places(
-            Path(stores), asked.cache, asked.time_limit, asked.settle, asked.in_process
+            Path(stores),
+            asked.cache,
+            asked.time_limit,
+            asked.settle,
+            asked.in_process,
+            asked.capped,
         )
         try:
             chosen = plan.implementations(asked.only, places)
@@ -136,6 +143,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", default=[], metavar="N | NAME=N")
     parser.add_argument("--only", nargs="+", default=[], metavar="GROUP | NAME")
     parser.add_argument("--in-process", action="store_true", help="ours without a server")
+    parser.add_argument("--capped", action="store_true", help="limit ours to what preflight asks")
     parser.add_argument("--again", action="store_true", help="make what was made before")
     parser.add_argument("--time-limit", type=float, default=900, metavar="SECONDS")
     parser.add_argument("--settle", type=float, default=3, metavar="SECONDS")

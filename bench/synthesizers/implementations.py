@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from bench.synthesizers.caps import Caps
 from bench.synthesizers.measures import Codes
 from bench.synthesizers.tables import CodedTable
-
-DELTA = "1e-9"
 
 
 class RunFailed(Exception):
@@ -19,13 +18,14 @@ class RunFailed(Exception):
 class Made:
     """A synthetic table, and what making it took: seconds, and peak memory where it was measured.
 
-    `child_bytes` is the part of a child process that holds no private row.
+    `child_bytes` is the part of a child process that holds no private row; `caps` were the limits.
     """
 
     codes: Codes
     seconds: float
     peak_bytes: int | None = None
     child_bytes: int | None = None
+    caps: Caps | None = None
 
 
 class Implementation(Protocol):

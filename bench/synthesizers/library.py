@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import ClassVar
 
 from app.engine.privacy.library import open_session
-from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Guarantee, to_units
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import generator, public_use
-from bench.synthesizers.implementations import DELTA, Made, RunFailed
+from bench.synthesizers.guarantee import guarantee
+from bench.synthesizers.implementations import Made, RunFailed
 from bench.synthesizers.tables import CodedTable
 
 
@@ -40,14 +39,6 @@ class InProcess:
         model = synthesizer.fit(session, synthesizer.Params(), public, seed, _silent)
         codes = model.sample(None, generator(seed)).codes
         return Made(codes, time.perf_counter() - started)
-
-
-def guarantee(epsilon: str) -> Guarantee:
-    """(epsilon, delta of the bench)."""
-    return Guarantee(
-        epsilon=to_units(Decimal(epsilon), EPSILON_UNIT, rounding="up"),
-        delta=to_units(Decimal(DELTA), DELTA_UNIT, rounding="up"),
-    )
 
 
 def _silent(fraction: float, stage: str) -> None:

@@ -43,7 +43,8 @@ class Setting(Generic[T]):
 class Places:
     """Where stores and virtualenvs lie, how long a run may take, and whether a server runs ours.
 
-    `settle_s` is the time from a server's first answer to the request for a release.
+    `settle_s` is the time from a server's first answer to the request for a release, `is_capped`
+    whether the server's limits are the least that preflight lets it be made with.
     """
 
     stores: Path
@@ -51,6 +52,7 @@ class Places:
     time_limit_s: float
     settle_s: float
     in_process: bool
+    is_capped: bool = False
 
 
 def implementations(names: Sequence[str], places: Places) -> dict[str, Implementation]:
@@ -96,7 +98,7 @@ def _known(places: Places) -> dict[str, Implementation]:
     ours = {
         name: InProcess(name)
         if places.in_process
-        else Served(name, places.stores, places.settle_s, places.time_limit_s)
+        else Served(name, places.stores, places.settle_s, places.time_limit_s, places.is_capped)
         for name in dict.fromkeys((*COMPARED, *_built_in()))
     }
     peers = [

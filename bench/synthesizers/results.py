@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-MEASURES = ("seconds", "peak_mb", "child_mb", "one_way", "pairs", "triples", "k_marginal", "auc")
+MEASURES = (
+    *("seconds", "peak_mb", "child_mb", "cap_s", "cap_mb"),
+    *("one_way", "pairs", "triples", "k_marginal", "auc"),
+)
 
 Key = tuple[str, str, str, int]
 
@@ -18,7 +21,8 @@ class Run:
     """One implementation's run on one table; without measures where `failure` says why it failed.
 
     `epsilon` is decimal text, empty for a reference, which has none. `peak_mb` and
-    `child_mb` are in 10^6 bytes and, like `auc`, None where they were not measured.
+    `child_mb` are in 10^6 bytes and, like `auc`, None where they were not measured. `cap_s` and
+    `cap_mb` are the limits that preflight asked for, where the server had these.
     `load` is the machine's load average when the run began: processes that wanted to run.
     """
 
@@ -29,6 +33,8 @@ class Run:
     seconds: float | None = None
     peak_mb: float | None = None
     child_mb: float | None = None
+    cap_s: float | None = None
+    cap_mb: float | None = None
     rows: int | None = None
     one_way: float | None = None
     pairs: float | None = None

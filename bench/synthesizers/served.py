@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from halftone_client import Halftone, HalftoneError, Release
 
 from bench.service.running import KEY, serving
-from bench.synthesizers.implementations import DELTA, Made, RunFailed
+from bench.synthesizers.caps import least_caps
+from bench.synthesizers.guarantee import DELTA
+from bench.synthesizers.implementations import Made, RunFailed
 from bench.synthesizers.memory import PeakMemory
 from bench.synthesizers.tables import CodedTable
 
@@ -25,13 +27,15 @@ class Served:
 
     Each release has a server of its own, started for it and then left alone for `settle_s`, as its
     worker is still starting when it first answers. The table was uploaded to the store below
-    `stores` beforehand.
+    `stores` beforehand. If `is_capped` the server ends a job that takes more memory or time than
+    the least that preflight lets it be made with.
     """
 
     synthesizer: str
     stores: Path
     settle_s: float
     time_limit_s: float
+    is_capped: bool = False
     group: ClassVar[str] = "halftone"
     private: ClassVar[bool] = True
 
@@ -45,14 +49,19 @@ class Served:
         del seed
         store = self.stores / table.name
         dataset = uploaded(table, store)
-        with serving(store, workers=1) as (url, process), Halftone(url, KEY) as client:
+        caps = least_caps(self.synthesizer, table, epsilon) if self.is_capped else None
+        settings = {} if caps is None else caps.settings
+        with (
+            serving(store, workers=1, settings=settings) as (url, process),
+            Halftone(url, KEY) as client,
+        ):
             with PeakMemory(process.pid) as peak:
                 time.sleep(self.settle_s)
                 started = time.perf_counter()
                 release = self._release(client, dataset, epsilon)
                 seconds = time.perf_counter() - started
             codes = table.coded(client.download(release))
-        return Made(codes, seconds, peak.total_bytes, peak.child_bytes)
+        return Made(codes, seconds, peak.total_bytes, peak.child_bytes, caps)
 
     def _release(self, client: Halftone, dataset: str, epsilon: str) -> Release:
         deadline = time.monotonic() + self.time_limit_s
@@ -93,7 +102,7 @@ def specification(table: CodedTable) -> dict[str, Any]:
         "visibility": "private",
         "schema": dict(table.wire),
         "unit": {"kind": "row"},
-        "max_total_rows": 1_000_000,
+        "max_total_rows": table.declared_rows,
         "budget": BUDGET,
         "accountant": "basic",
     }

@@ -71,6 +71,12 @@ class CodedTable:
         return len(next(iter(self.used.values())))
 
     @property
+    def declared_rows(self) -> int:
+        """The most rows that it is declared to have: not many more than it has."""
+        step = 10 ** max(len(str(self.rows)) - 2, 0)
+        return int((self.rows // step + 1) * step)
+
+    @property
     def is_plain(self) -> bool:
         """Whether it can be handed to a package that knows rows alone."""
         return self.unit.kind == "row" and self.public is None and not self.wide

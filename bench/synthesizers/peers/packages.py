@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import pandas as pd
 
-from bench.synthesizers.implementations import DELTA, Made, RunFailed
+from bench.synthesizers.guarantee import DELTA
+from bench.synthesizers.implementations import Made, RunFailed
 from bench.synthesizers.memory import LOOK_S, peak_bytes
 from bench.synthesizers.tables import CodedTable
 
