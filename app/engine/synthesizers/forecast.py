@@ -26,9 +26,12 @@ _COPIES_OF_A_COLUMN = 3
 _SECONDS_PER_CELL = 5e-5
 """Exact discrete noise by OpenDP 0.16: 40 microseconds a cell on a busy two-core machine."""
 
-_PROCESS_BYTES = 150 * 2**20
-"""An interpreter with numpy and this package."""
+_SECONDS_PER_VALUE = 1e-6
+"""Of the first sample: drawn, checked and written."""
 
+_PROCESS_BYTES = 480 * 2**20
+"""Of three: the worker, the process that runs the synthesizer with its compiled loops, and the one
+that waits for the next. The smallest runs were measured at 400 to 500 MB together."""
 
 LARGEST_FORECAST = 2**62
 """Cells and bytes are told up to here: the product of many columns has no end."""
@@ -44,14 +47,21 @@ def counting_bytes(cells: int, largest: int = 0) -> int:
 
 
 def table_bytes(columns: int, limits: Limits) -> int:
-    """Memory of the first sample: `columns` and the entity numbers, 8 bytes a value."""
-    rows = limits.max_total_rows if limits.rows is None else limits.rows
-    return _PROCESS_BYTES + rows * 8 * (columns + 1 + _COPIES_OF_A_COLUMN)
+    """Memory of the processes, and of the first sample at both ends of the pipe: `columns` and the
+    entity numbers, 8 bytes a value."""
+    return _PROCESS_BYTES + _rows(limits) * 8 * (2 * columns + 1 + _COPIES_OF_A_COLUMN)
 
 
-def run_problems(memory_bytes: int, cells: int, limits: Limits) -> tuple[Problem, ...]:
-    """A run that would need too much memory, or over half its time for `cells` draws of noise."""
-    return _memory_problems(memory_bytes, limits) + _time_problems(cells, limits)
+def _rows(limits: Limits) -> int:
+    return limits.max_total_rows if limits.rows is None else limits.rows
+
+
+def run_problems(
+    memory_bytes: int, cells: int, limits: Limits, columns: int = 0
+) -> tuple[Problem, ...]:
+    """A run that would need too much memory, or over half its time for `cells` draws of noise and
+    a first sample of `columns`."""
+    return _memory_problems(memory_bytes, limits) + _time_problems(cells, limits, columns)
 
 
 def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
@@ -67,10 +77,12 @@ def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
     )
 
 
-def _time_problems(cells: int, limits: Limits) -> tuple[Problem, ...]:
+def _time_problems(cells: int, limits: Limits, columns: int) -> tuple[Problem, ...]:
+    rows = _rows(limits)
+    sampled = f" and {rows} rows of {columns} columns" if columns else ""
     return time_problems(
-        cells * _SECONDS_PER_CELL,
-        f"drawing the noise of {cells} cells",
+        cells * _SECONDS_PER_CELL + rows * columns * _SECONDS_PER_VALUE,
+        f"drawing the noise of {cells} cells{sampled}",
         "choose fewer columns, or coarser `bins`",
         limits,
         "/params",

@@ -65,7 +65,7 @@ from app.engine.synthesizers.public_start import (
     start_bytes,
     start_problems,
 )
-from app.engine.synthesizers.spanning import KnownStart, Pair, choose_tree
+from app.engine.synthesizers.spanning import KnownStart, Pair, choose_tree, choosing_seconds
 from app.engine.synthesizers.zeros import structural_zeros
 
 MOST_COLUMNS = 200
@@ -73,9 +73,6 @@ MOST_COLUMNS = 200
 
 MOST_PRIOR_CELLS = 250_000
 """Cells of the tree that public rows make."""
-
-_CHOOSING_SECONDS = 2.5e-5
-"""By the cube of the columns: 23 s of one core for 100 were measured."""
 
 _BYTES_PER_CELL = 160
 """Counts and their copy through the pipe, then about a dozen vectors of the descent."""
@@ -134,7 +131,7 @@ class Mst:
         # of each pair.
         prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + most)
         problems += time_problems(
-            len(axes.names) ** 3 * _CHOOSING_SECONDS,
+            choosing_seconds(len(axes.names)),
             f"choosing a tree over {len(axes.names)} columns",
             "choose fewer columns",
             limits,
@@ -142,7 +139,9 @@ class Mst:
         problems += message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
         )
-        problems += run_problems(memory, cells + plan.draws, limits) + question_problems(
+        problems += run_problems(
+            memory, cells + plan.draws, limits, len(axes.names)
+        ) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
             "lower it, choose fewer columns, or coarser `bins`",

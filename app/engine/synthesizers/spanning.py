@@ -25,6 +25,10 @@ _PART_AT_ONCE = 8
 """Of the edges that are missing, so many parts are made, and the pairs of one taken at once."""
 
 
+_SECONDS_PER_OFFER = 1e-4
+"""A pair in one round: its question to the kernel, and its score."""
+
+
 @dataclass(frozen=True)
 class KnownStart:
     """A model that is known already: what it expects in each cell of a pair, the cliques of its
@@ -38,6 +42,20 @@ class KnownStart:
         shape = dict(zip(axes.names, axes.shape, strict=True))
         sizes = predicted_with_each(shape, [*self.cliques, *chosen], pairs)
         return [pair for pair, size in zip(pairs, sizes, strict=True) if size <= self.most_cells]
+
+
+def choosing_seconds(columns: int) -> float:
+    """About how long a choice takes of one core, if all pairs stay open to the end."""
+    pairs, still, rounds = columns * (columns - 1) // 2, columns - 1, 0
+    while still > 0:
+        still -= _winners(pairs, still)
+        rounds += 1
+    return rounds * pairs * _SECONDS_PER_OFFER
+
+
+def _winners(pairs: int, still: int) -> int:
+    """How many of the open pairs a round takes, if so many edges are still missing."""
+    return 1 if pairs <= _MANY_PAIRS else max(still // _PART_AT_ONCE, 1)
 
 
 def choose_tree(
@@ -84,7 +102,7 @@ def choose_tree(
         if not open_pairs:
             break
         still = missing - len(chosen)
-        winners = 1 if len(open_pairs) <= _MANY_PAIRS else max(still // _PART_AT_ONCE, 1)
+        winners = _winners(len(open_pairs), still)
         each = min(each, left // still)
         paid = PrivacyLoss(loss.kind, each * winners)
         left -= paid.amount

@@ -13,7 +13,7 @@ from app.engine.synthesizers.base import Limits
 EXACT = PrivacyLoss.pure(10**18)
 """Epsilon of a million: the noise is 0 but for a chance of e^-10000."""
 
-LIMITS = Limits(max_total_rows=10_000, rows=None, memory_bytes=2**30, time_s=60.0)
+LIMITS = Limits(max_total_rows=10_000, rows=None, memory_bytes=2**31, time_s=60.0)
 ROW = PrivacyUnit("row")
 
 

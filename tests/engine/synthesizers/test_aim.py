@@ -341,7 +341,7 @@ def test_wide_tables_are_answered_in_pairs_where_triples_are_too_many(
     columns: int, degree: int
 ) -> None:
     wide = digits({f"c{i}": 8 for i in range(columns)})
-    limits = Limits(max_total_rows=200_000, rows=None, memory_bytes=2**30, time_s=600.0)
+    limits = Limits(max_total_rows=200_000, rows=None, memory_bytes=2**31, time_s=600.0)
     assert Aim().check(wide, ROW, params(), GAUSSIAN, None, limits).problems == ()
     preflight = Aim().check(wide, ROW, params(degree=degree + 1), GAUSSIAN, None, limits)
     assert [problem.pointer for problem in preflight.problems] == ["/params/degree"]

@@ -225,7 +225,7 @@ def test_the_published_map_of_580464_cells_fits() -> None:
     preflight = Histogram().check(schema, ROW, params(), LAPLACE, None, LIMITS)
     assert preflight.cells == 580_464
     assert preflight.problems == ()
-    assert preflight.memory_bytes < 2**28
+    assert preflight.memory_bytes < 2**29 + 2**28
 
 
 @pytest.mark.parametrize(

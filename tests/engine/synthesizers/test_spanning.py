@@ -10,7 +10,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate
 from app.engine.synthesizers import spanning
 from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.spanning import Pair, choose_tree
+from app.engine.synthesizers.spanning import Pair, choose_tree, choosing_seconds
 
 CELLS = {"a": 4, "b": 4, "c": 4, "d": 4}
 
@@ -156,3 +156,9 @@ def test_winners_that_close_a_circle_leave_less_for_later_edges(
     each = [paid / winners for _, paid, winners in recording.rounds]
     assert each == sorted(each, reverse=True)
     assert each[-1] < each[0]
+
+
+def test_a_choice_over_more_columns_is_forecast_to_take_longer_but_not_by_their_cube() -> None:
+    few, many = choosing_seconds(100), choosing_seconds(200)
+    assert 10 < few < 20
+    assert 4 * few < many < 6 * few

@@ -20,6 +20,7 @@ from app.engine.synthesizers.forecast import (
     message_problems,
     question_problems,
     run_problems,
+    time_problems,
 )
 from app.engine.synthesizers.opening import Keeping, forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
@@ -54,6 +55,10 @@ _BYTES_PER_MEASURED_CELL = 400
 _CHOOSING_SECONDS = 2e-5
 """By the cube of the columns, where these have two or three cells and most gains are above the
 noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured."""
+
+
+_FITTING_SECONDS = 5e-6
+"""By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits."""
 
 
 def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
@@ -94,8 +99,9 @@ def preflight(
     memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    problems += run_problems(memory, cells + len(pair_cells) + plan.draws, limits)
-    problems += _choosing_problems(len(axes.names), is_twice, limits)
+    drawn = cells + len(pair_cells) + plan.draws
+    problems += run_problems(memory, drawn, limits, len(axes.names))
+    problems += _choosing_problems(len(axes.names), is_twice, tree, limits)
     # A child hands over its model, and with the scores each reference for every other column,
     # or of each pair.
     sent = 8 * sum(pair_cells) if is_public else 8 * (len(axes.names) - 1) * sum(axes.shape)
@@ -107,9 +113,10 @@ def preflight(
     )
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
-    rows = () if params.shares else (_rows_error(unit, loss),)
+    is_counted = params.shares is None and len(axes.names) > 1
+    rows = (_rows_error(unit, loss),) if is_counted else ()
     errors, scores = list[float](), list[float]()
-    counting = loss if params.shares else loss - rows_loss(loss)
+    counting = loss - rows_loss(loss) if is_counted else loss
     for shares in (params.shares,) if params.shares else possible_shares(is_public):
         losses = Losses.of(counting, shares, len(axes.names), is_public)
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
@@ -179,18 +186,16 @@ def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
     )
 
 
-def _choosing_problems(columns: int, is_twice: bool, limits: Limits) -> tuple[Problem, ...]:
-    """Whether pairs may be chosen within half the time of a run."""
-    needed = columns**3 * _CHOOSING_SECONDS * (2 if is_twice else 1)
-    if needed <= limits.time_s / 2:
-        return ()
-    return (
-        Problem(
-            "/params/columns",
-            f"choosing among the pairs of {columns} columns may take {needed:.0f} seconds, over"
-            f" half of the {limits.time_s:.0f} seconds that a run may take",
-            "choose fewer columns",
-        ),
+def _choosing_problems(
+    columns: int, is_twice: bool, tree: int, limits: Limits
+) -> tuple[Problem, ...]:
+    """Whether pairs may be chosen, and fitted in a tree of so many cells, in half a run's time."""
+    times = 2 if is_twice else 1
+    return time_problems(
+        times * (columns**3 * _CHOOSING_SECONDS + tree * _FITTING_SECONDS),
+        f"choosing among the pairs of {columns} columns and fitting {tree} cells",
+        "choose fewer columns, or a smaller `most_cells`",
+        limits,
     )
 
 
