@@ -4,9 +4,10 @@
         [--again SYSTEM ...] [--out bench/out/auto]
 
 A line for each table and epsilon: the mean total variation distance over all pairs of columns of
-`mst`, `swift` and `aim` (with a public table `public_reweighted` too) with its standard error,
-what `auto` picks, and how far that is beyond the best of the three, at delta 1e-6. The tables are
-those of `bench.synthesizers`, read below HALFTONE_SHARED_DATA (default `../shared/data`).
+`mst`, `swift` and `aim` (with a public table `public_reweighted` too) with its standard error, of
+how many runs it is (the fewest and the most of a line), what `auto` picks, and how far that is
+beyond the best of the three, at delta 1e-6. The tables are those of `bench.synthesizers`, read
+below HALFTONE_SHARED_DATA (default `../shared/data`).
 
 Every run is a line of `runs.jsonl` in the folder of `--out` and is not made again when the bench
 is called again, but for the systems of `--again`; the table is drawn from all lines there.
@@ -54,8 +55,8 @@ def main() -> None:
             for system in _compared(table, asked.systems):
                 if (name, system, epsilon, seed) not in done:
                     results.append(_run(system, table, epsilon, seed))
-    print(f"| table | epsilon | {' | '.join(SYSTEMS)} | picked | beyond the best of three |")
-    print("|" + "---|" * (len(SYSTEMS) + 4))
+    print(f"| table | epsilon | {' | '.join(SYSTEMS)} | runs | picked | beyond the best of three |")
+    print("|" + "---|" * (len(SYSTEMS) + 5))
     for (name, epsilon), pick in picked.items():
         found = [run for run in results.runs() if (run.table, run.epsilon) == (name, epsilon)]
         print(f"| {name} | {epsilon} | {' | '.join(_cells(found, pick))} |")
@@ -123,10 +124,12 @@ def _picked(table: CodedTable, guarantee: Guarantee) -> str:
 
 
 def _cells(runs: Sequence[Run], picked: str) -> Iterator[str]:
-    """Means with their standard errors, what is picked, and how far that is beyond the best."""
+    """Means with their standard errors, of how many runs they are, what is picked, and how far
+    that is beyond the best."""
     found = {name: _distances(runs, name) for name in SYSTEMS}
     for distances in found.values():
         yield "" if not distances else f"{np.mean(distances):.4f}{_plus_minus(distances)}"
+    yield _spelled(sorted({len(distances) for distances in found.values() if distances}))
     yield picked
     rivals = {name: found[name] for name in COMPARED if found[name]}
     if not rivals or not found.get(picked):
@@ -140,6 +143,10 @@ def _cells(runs: Sequence[Run], picked: str) -> Iterator[str]:
 
 def _distances(runs: Sequence[Run], system: str) -> list[float]:
     return [run.pairs for run in runs if run.implementation == system and run.pairs is not None]
+
+
+def _spelled(numbers: Sequence[int]) -> str:
+    return " to ".join(map(str, [*numbers[:1], *numbers[1:][-1:]]))
 
 
 def _error(distances: Sequence[float]) -> float:
