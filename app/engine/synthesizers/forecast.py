@@ -20,8 +20,9 @@ _CELLS_AT_ONCE = 2**20
 _CELLS_KEPT = 2**23
 """The most exact cells that the kernel keeps for later questions."""
 
-_COPIES_OF_A_COLUMN = 3
-"""Sampled cells, their stored codes, and the copy through the pipe."""
+_COPIES_OF_A_COLUMN = 20
+"""Sampled cells, their stored codes, the copy through the pipe, and the orders of the rows in
+which cells are dealt."""
 
 _SECONDS_PER_CELL = 5e-5
 """Exact discrete noise by OpenDP 0.16: 40 microseconds a cell on a busy two-core machine."""
@@ -29,9 +30,9 @@ _SECONDS_PER_CELL = 5e-5
 _SECONDS_PER_VALUE = 1e-6
 """Of the first sample: drawn, checked and written."""
 
-_PROCESS_BYTES = 480 * 2**20
-"""Of three: the worker, the process that runs the synthesizer with its compiled loops, and the one
-that waits for the next. The smallest runs were measured at 400 to 500 MB together."""
+_PROCESS_BYTES = 560 * 2**20
+"""Of three: the worker with a chunk of the table, the process that runs the synthesizer with its
+compiled loops, and the one that waits for the next. Together 520 MB were measured for Adult."""
 
 LARGEST_FORECAST = 2**62
 """Cells and bytes are told up to here: the product of many columns has no end."""
