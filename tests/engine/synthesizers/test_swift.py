@@ -441,7 +441,7 @@ def test_what_cannot_run_is_told_before_it_is_charged(
 
 def test_a_hundred_columns_pass() -> None:
     wide = digits({f"c{i}": 2 + i % 90 for i in range(100)})
-    limits = Limits(max_total_rows=200_000, rows=None, memory_bytes=2**31, time_s=600.0)
+    limits = Limits(max_total_rows=200_000, rows=None, memory_bytes=3 * 2**30, time_s=600.0)
     preflight = Swift().check(wide, ROW, params(), GAUSSIAN, None, limits)
     assert preflight.problems == ()
     too_many = digits({f"c{i}": 2 for i in range(201)})
