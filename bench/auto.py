@@ -29,6 +29,7 @@ from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Accountant, Guaran
 from app.engine.synthesizers import registry
 from app.engine.synthesizers.base import PublicFacts
 from app.engine.synthesizers.choice import AutoParams, Request, choices
+from bench import shared_data
 from bench.challenge.fitting import LIMITS, Refused, fitted, sampling
 from bench.synthesizers.__main__ import EVERY_TABLE
 from bench.synthesizers.measures import pairs
@@ -45,6 +46,7 @@ _SURE = 2.0
 
 def main() -> None:
     asked = _arguments()
+    shared_data.must_be_there()
     results = Results(asked.out)
     done = {run.key for run in results.runs() if run.implementation not in asked.again}
     picked: dict[tuple[str, str], str] = {}

@@ -29,6 +29,7 @@ from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.questions import Answer
+from bench import shared_data
 from bench.synthesizers.library import InProcess
 from bench.synthesizers.mixed import MIXED
 from bench.synthesizers.tables import TABLES, CodedTable
@@ -119,10 +120,13 @@ def _timed(owner: type, method: str, stage: str, seconds: dict[str, float]) -> I
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.threads", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--releases", nargs="+", default=RELEASES)
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
+    shared_data.must_be_there()
     for line in report(asked.releases, asked.runs):
         print(line, flush=True)
 

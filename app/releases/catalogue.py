@@ -72,6 +72,7 @@ class Description:
 _AUTOMATIC = Description(
     registry.automatic(), choice.TITLE, choice.REFERENCE, AutoParams.model_json_schema()
 )
+_NAME_IT = "Name the synthesizer that has this param, or check its spelling."
 
 
 class Catalogue:
@@ -193,7 +194,7 @@ class Catalogue:
         try:
             return AutoParams.model_validate(form)
         except ValidationError as error:
-            raise _bad_form(form_faults(error, form)) from None
+            raise _bad_form(form_faults(error, form, _NAME_IT)) from None
 
     def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
         with _answering(entry):

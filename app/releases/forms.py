@@ -10,13 +10,20 @@ from pydantic import ValidationError
 from app.problems import FieldError, remedy_for
 
 
-def form_faults(error: ValidationError, form: dict[str, Any]) -> list[FieldError]:
-    """Each fault with its pointer below `/params`; what was sent is never echoed."""
+def form_faults(
+    error: ValidationError, form: dict[str, Any], unknown: str | None = None
+) -> list[FieldError]:
+    """Each fault with its pointer below `/params`; what was sent is never echoed.
+
+    unknown: the remedy for a field that the form does not have.
+    """
     return [
         FieldError(
             pointer(_steps(fault["loc"], form)),
             fault["msg"],
-            remedy_for(fault["type"], "Send what the synthesizer's form asks for."),
+            unknown
+            if unknown and fault["type"] == "extra_forbidden"
+            else remedy_for(fault["type"], "Send what the synthesizer's form asks for."),
         )
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]

@@ -32,8 +32,9 @@ from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
 from app.engine.synthesizers.base import generator
+from bench import shared_data
 
-DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data")) / "adult"
+DATA = shared_data.DATA / "adult"
 PEER = Path(__file__).with_name("peer.py")
 LENGTH = 3
 DELTA = 2.4e-6
@@ -131,6 +132,7 @@ def _silent(fraction: float, stage: str) -> None:
 
 
 def main(epsilon: float) -> None:
+    shared_data.must_be_there()
     cells: dict[str, int] = json.loads((DATA / "adult-domain.json").read_text())
     table = pd.read_csv(DATA / "adult.csv")
     order = np.random.default_rng(0).permutation(len(table))[: len(table) * 8 // 10]

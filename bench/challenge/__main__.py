@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import argparse
 
+from bench import shared_data
 from bench.challenge import incidents, taxi
+
+PARTS = ("trips", "incidents")
 
 
 def main() -> None:
@@ -19,7 +22,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="runs whose scores are averaged")
     parser.add_argument("--only", nargs="*", help="names of systems")
     asked = parser.parse_args()
-    parts = set(asked.parts) or {"trips", "incidents"}
+    shared_data.must_be_there()
+    parts = set(asked.parts) or set(PARTS)
+    systems = {entrant.system for entrant in taxi.ENTRANTS}
+    for names, known in ((parts, PARTS), (asked.only or (), systems)):
+        if unknown := set(names) - set(known):
+            parser.error(
+                f"there is no {', '.join(sorted(unknown))} among {', '.join(sorted(known))}"
+            )
     if "trips" in parts:
         print(taxi.table(asked.runs, asked.only))
     if "incidents" in parts:

@@ -21,7 +21,8 @@ from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import CountsModel
 from bench.challenge.fitting import fitted, with_error
-from bench.challenge.tables import DATA, codes_of
+from bench.challenge.tables import codes_of
+from bench.shared_data import DATA
 
 COLUMNS = ("neighborhood", "month", "incident_type")
 OTHER = "OTHER"

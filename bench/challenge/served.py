@@ -24,9 +24,10 @@ from halftone_client import Halftone, ValidationFailed
 
 from app.engine.privacy.accounting import delta_of
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, from_units, to_units
-from bench.challenge.tables import DATA
+from bench import shared_data
 from bench.service.known_tables import specification
 from bench.service.running import KEY, serving
+from bench.shared_data import DATA
 
 PAGES = Path(__file__).parents[2] / "docs" / "synthesizers"
 SYSTEMS = ("histogram", "archetypes", "linked_histograms", "class_resampling", "aggregate_seeded")
@@ -157,6 +158,7 @@ def added_up(certificate: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def main() -> None:
+    shared_data.must_be_there()
     print("| " + " | ".join(Served.HEAD) + " |")
     print("|" + "---|" * len(Served.HEAD))
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), workers=1) as (url, _):

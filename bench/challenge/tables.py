@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,8 @@ from numpy.typing import NDArray
 from app.engine.importers import import_nist
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.synthesizers.base import PublicTable, Table
+from bench.shared_data import DATA
 
-DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data"))
 ENTITY = "taxi_id"
 TAXI = PrivacyUnit("entity", ENTITY, 200)
 LEFT_OUT = ("trip_day_of_week", "trip_hour_of_day")

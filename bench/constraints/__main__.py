@@ -22,6 +22,7 @@ from app.engine.constraints.stream import RepairedRows
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import Column, Schema
 from app.engine.synthesizers.base import Table
+from bench import shared_data
 from bench.challenge.fitting import fitted, sampling
 from bench.challenge.tables import ENTITY, TAXI, Trips, sprint3_schema, trips
 
@@ -32,6 +33,7 @@ Codes = Mapping[str, NDArray[np.int64]]
 
 def main() -> None:
     asked = _arguments()
+    shared_data.must_be_there()
     schema = Schema.parse({**sprint3_schema().to_wire(), "constraints": [RULE]})
     real = trips("private_2022", schema)
     print("| system | epsilon | broken | after | seconds | moved | from real, before | after |")
@@ -42,7 +44,9 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.constraints", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--epsilon", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--systems", nargs="+", default=["independent", "mst", "swift", "aim"])

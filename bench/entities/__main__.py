@@ -24,6 +24,7 @@ from app.engine.privacy.loss import Guarantee
 from app.engine.schema import Schema
 from app.engine.synthesizers.base import PublicTable, Table
 from app.engine.synthesizers.entities.statistics import distinct_values, rows_of_values
+from bench import shared_data
 from bench.challenge.fitting import fitted, sampling
 from bench.challenge.tables import ENTITY, TAXI, Trips, sprint3_schema, trips
 
@@ -40,6 +41,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
 
 def main() -> None:
     asked = _arguments()
+    shared_data.must_be_there()
     real = trips("private_2022", sprint3_schema())
     public = trips(asked.public, sprint3_schema()).as_public() if asked.public else None
     for line in _entity_lines(real, asked.systems, asked.epsilon, asked.runs, public):
@@ -49,7 +51,9 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.entities", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1, 10])
     parser.add_argument("--systems", nargs="+", default=["mst", "swift", "aim"])

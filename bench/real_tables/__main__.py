@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from bench import shared_data
 from bench.real_tables import census, purchases, undeclared
 
 PARTS = ("census", "undeclared", "purchases")
@@ -25,12 +26,19 @@ PARTS = ("census", "undeclared", "purchases")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.real_tables")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all if none is named")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        choices=[*PARTS, []],
+        metavar="PART",
+        help=f"{', '.join(PARTS)}; all if none is named",
+    )
     parser.add_argument("--runs", type=int, default=1, help="releases of each kind")
     parser.add_argument(
         "--systems", nargs="+", help="of census (auto, mst, aim) and of purchases (auto)"
     )
     asked = parser.parse_args()
+    shared_data.must_be_there()
     for part in asked.parts or PARTS:
         for line in _lines(part, asked):
             print(line, flush=True)

@@ -13,8 +13,8 @@ from halftone_client import Halftone
 from numpy.typing import NDArray
 
 from bench.real_tables.census_dictionary import declaration
-from bench.service.known_tables import DATA
 from bench.service.running import KEY, serving
+from bench.shared_data import DATA
 from bench.synthesizers.measures import Codes, k_marginal, quantile_edges
 
 FILE = DATA / "census_ma/ma2019.csv"

@@ -12,7 +12,7 @@ from typing import Any
 
 from halftone_client import Halftone
 
-from bench.service.known_tables import DATA
+from bench.shared_data import DATA
 
 FILE = DATA / "census_ma/data_dictionary.json"
 

@@ -14,8 +14,9 @@ import pandas as pd
 from halftone_client import Halftone
 from numpy.typing import NDArray
 
-from bench.service.known_tables import DATA, DICTIONARIES
+from bench.service.known_tables import DICTIONARIES
 from bench.service.running import KEY, serving
+from bench.shared_data import DATA
 from bench.synthesizers.memory import PeakMemory, peak_bytes
 
 FILE = DATA / "purchases/transactions.parquet"

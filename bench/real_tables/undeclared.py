@@ -20,8 +20,9 @@ import numpy as np
 from halftone_client import Halftone
 from numpy.typing import NDArray
 
-from bench.service.known_tables import DATA, specification
+from bench.service.known_tables import specification
 from bench.service.running import KEY, serving
+from bench.shared_data import DATA
 
 INCIDENTS = DATA / "incidents/baltimore_2019.csv"
 ADULT = DATA / "adult/adult-raw.data"

@@ -10,7 +10,6 @@ every built-in at epsilon 1; the taxi table (entity unit) is asked at (1, 2.5e-5
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from typing import Any
 
 from halftone_client import Halftone, HalftoneError, UploadRejected
 
+from bench import shared_data
 from bench.service.running import KEY, serving
+from bench.shared_data import DATA
 
-DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data"))
 DICTIONARIES = Path(__file__).parents[2] / "examples" / "dictionaries"
 TABLES = {
     "adult": "adult/adult-raw.data",
@@ -90,6 +90,7 @@ def release(
 
 
 def main() -> None:
+    shared_data.must_be_there()
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), workers=1) as (url, _):
         client = Halftone(url, KEY)
         for name, path in TABLES.items():

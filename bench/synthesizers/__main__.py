@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from bench import shared_data
 from bench.synthesizers import measures, picture, plan, report
 from bench.synthesizers.implementations import Implementation, RunFailed
 from bench.synthesizers.mixed import MIXED
@@ -109,6 +110,7 @@ def line(done: Run) -> str:
 
 def main() -> None:
     asked = _arguments()
+    shared_data.must_be_there()
     with tempfile.TemporaryDirectory(prefix="halftone-bench-") as stores:
         places = plan.Places(
             Path(stores),

@@ -15,8 +15,9 @@ from app.engine.files.reader import open_table
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import PublicTable, Table
 from bench.challenge.tables import ENTITY, TAXI, sprint3_schema, trips
+from bench.shared_data import DATA
 from bench.synthesizers.measures import Codes
-from bench.synthesizers.tables import DATA, CodedTable, adult
+from bench.synthesizers.tables import CodedTable, adult
 
 DICTIONARIES = Path(__file__).parents[2] / "examples" / "dictionaries"
 LONGEST_FILE = 2**31

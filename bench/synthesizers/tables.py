@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +13,9 @@ from numpy.typing import NDArray
 
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import PublicTable
+from bench.shared_data import DATA
 from bench.synthesizers.measures import Codes, quantile_edges
 
-DATA = Path(os.environ.get("HALFTONE_SHARED_DATA", "../shared/data"))
 NOT_APPLICABLE = "N"
 
 ADULT_NUMERIC = ("age", "fnlwgt", "capital-gain", "capital-loss", "hours-per-week")

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
+from bench import shared_data
 from bench.challenge.fitting import fitted, sampling
-from bench.challenge.tables import DATA
+from bench.shared_data import DATA
 
 ROW = PrivacyUnit("row")
 ROWS = 500_000
@@ -100,6 +101,7 @@ def _whole(name: str, low: int, high: int, **keys: Any) -> dict[str, Any]:
 
 def main() -> None:
     asked = _arguments()
+    shared_data.must_be_there()
     print("| column | system | epsilon | pieces | total variation | Wasserstein |")
     print("|---|---|---|---|---|---|")
     for real in (adult(), incidents()):
@@ -111,7 +113,9 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.within_bins", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1, 10])
     parser.add_argument("--pieces", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--systems", nargs="+", default=["independent", "swift"])

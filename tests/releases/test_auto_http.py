@@ -93,7 +93,9 @@ def test_a_methods_own_params_need_its_name(service: World) -> None:
     body = {**unnamed(), "params": {"shares": {}}}
     answer = service.custodian.post(f"/v1/datasets/{dataset}/releases", body)
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == "/params/shares"
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/params/shares"
+    assert error["remedy"].startswith("Name the synthesizer")
     assert preflight(service, dataset, body)["problems"][0]["pointer"] == "/params/shares"
 
 

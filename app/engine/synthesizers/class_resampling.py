@@ -249,7 +249,7 @@ def _unit_problems(unit: PrivacyUnit) -> tuple[Problem, ...]:
         Problem(
             "/synthesizer",
             message,
-            "declare the dataset with an `entity` unit, or choose `mst` or `histogram`",
+            "declare the dataset with an `entity` unit, or choose `swift`",
         ),
     )
 
