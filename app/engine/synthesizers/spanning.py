@@ -80,7 +80,8 @@ def choose_tree(
     junction tree too large are left out.
 
     Of many pairs a round takes several winners and pays for each. One that a stronger winner of
-    its round has made useless is paid for nothing, and later edges share what is left.
+    its round has made useless is paid for nothing, and later edges share what is left; where that
+    is not one unit of loss for each, they are left out.
     """
     open_pairs = [pair for pair in combinations(axes.names, 2) if _cells(axes, pair) <= most_cells]
     candidates = {
@@ -99,11 +100,11 @@ def choose_tree(
     each = left // max(missing, 1)
     while missing > len(chosen):
         open_pairs = _useful(axes, chosen, component, open_pairs, start)
-        if not open_pairs:
-            break
         still = missing - len(chosen)
-        winners = _winners(len(open_pairs), still)
         each = min(each, left // still)
+        if not open_pairs or not each:
+            break
+        winners = _winners(len(open_pairs), still)
         paid = PrivacyLoss(loss.kind, each * winners)
         left -= paid.amount
         for pair in _strongest(session, [candidates[pair] for pair in open_pairs], paid, winners):

@@ -162,3 +162,13 @@ def test_a_choice_over_more_columns_is_forecast_to_take_longer_but_not_by_their_
     few, many = choosing_seconds(100), choosing_seconds(200)
     assert 10 < few < 20
     assert 4 * few < many < 6 * few
+
+
+def test_edges_that_nothing_is_left_for_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spanning, "_MANY_PAIRS", 0)
+    monkeypatch.setattr(spanning, "_PART_AT_ONCE", 2)
+    for _ in range(20):
+        recording = Recording(PrivacyLoss.zcdp(11), triplets(), 2)
+        edges = choose(recording, PrivacyLoss.zcdp(11))
+        assert 1 <= len(edges) <= 11
+        assert all(paid for _, paid, _ in recording.rounds)
