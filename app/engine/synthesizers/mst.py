@@ -65,7 +65,13 @@ from app.engine.synthesizers.public_start import (
     start_bytes,
     start_problems,
 )
-from app.engine.synthesizers.spanning import KnownStart, Pair, choose_tree, choosing_seconds
+from app.engine.synthesizers.spanning import (
+    KnownStart,
+    Pair,
+    choose_tree,
+    choosing_seconds,
+    least_loss,
+)
 from app.engine.synthesizers.zeros import structural_zeros
 
 MOST_COLUMNS = 200
@@ -238,7 +244,7 @@ class _Losses:
         return expected_error(contribution, unit, cells, _of_each(self.two_way, self.edges))
 
     def choice_error(self, unit: PrivacyUnit) -> float:
-        return expected_score_error(unit, _of_each(self.selection, self.edges))
+        return expected_score_error(unit, least_loss(self.selection, self.edges + 1))
 
 
 def _losses(loss: PrivacyLoss, params: MstParams, columns: int, is_public: bool) -> _Losses:

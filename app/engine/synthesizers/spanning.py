@@ -24,6 +24,9 @@ _MANY_PAIRS = 1000
 _PART_AT_ONCE = 8
 """Of the edges that are missing, so many parts are made, and the pairs of one taken at once."""
 
+_LEAST_PART = 2
+"""No more are taken at once when what later edges can be paid has fallen by so much. The last such
+round wastes at most an eighth of what is left, so that a third of an equal part is always paid."""
 
 _SECONDS_PER_OFFER = 1e-4
 """A pair in one round: its question to the kernel, and its score."""
@@ -42,6 +45,13 @@ class KnownStart:
         shape = dict(zip(axes.names, axes.shape, strict=True))
         sizes = predicted_with_each(shape, [*self.cliques, *chosen], pairs)
         return [pair for pair, size in zip(pairs, sizes, strict=True) if size <= self.most_cells]
+
+
+def least_loss(loss: PrivacyLoss, columns: int) -> PrivacyLoss:
+    """What an edge of a tree over so many columns is paid at least, if all are chosen."""
+    edges = max(columns - 1, 1)
+    may_waste = columns * (columns - 1) // 2 > _MANY_PAIRS
+    return PrivacyLoss(loss.kind, loss.amount // (edges * (3 if may_waste else 1)))
 
 
 def choosing_seconds(columns: int) -> float:
@@ -97,14 +107,15 @@ def choose_tree(
     component = {name: name for name in axes.names}
     chosen: list[Pair] = []
     missing, left = len(axes.names) - 1, loss.amount
-    each = left // max(missing, 1)
+    equal = each = left // max(missing, 1)
     while missing > len(chosen):
         open_pairs = _useful(axes, chosen, component, open_pairs, start)
         still = missing - len(chosen)
         each = min(each, left // still)
-        if not open_pairs or not each:
+        if not open_pairs or (len(open_pairs) > 1 and not each):
             break
-        winners = _winners(len(open_pairs), still)
+        is_thrifty = each * _LEAST_PART < equal
+        winners = 1 if is_thrifty else _winners(len(open_pairs), still)
         paid = PrivacyLoss(loss.kind, each * winners)
         left -= paid.amount
         for pair in _strongest(session, [candidates[pair] for pair in open_pairs], paid, winners):

@@ -164,6 +164,31 @@ def test_a_choice_over_more_columns_is_forecast_to_take_longer_but_not_by_their_
     assert 4 * few < many < 6 * few
 
 
+class Circling(Recording):
+    """The first pair wins each round, as often as there are winners."""
+
+    def select(
+        self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
+    ) -> tuple[int, ...]:
+        first, second = candidates[0].count.columns
+        self.rounds.append(({(first, second)}, loss.amount, winners))
+        return (0,) * winners
+
+
+@pytest.mark.parametrize("kind", ["zcdp", "pure"])
+def test_no_edge_is_paid_less_than_was_forecast(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Even if every winner but the first of each round is wasted."""
+    monkeypatch.setattr(spanning, "_MANY_PAIRS", 0)
+    loss = PrivacyLoss(kind, 10**12)  # type: ignore[arg-type]
+    codes = {f"c{i}": np.zeros(50, dtype=np.int64) for i in range(60)}
+    recording = Circling(loss, codes, 2)
+    assert len(choose(recording, loss)) == 59
+    least = spanning.least_loss(loss, 60).amount
+    assert min(paid // winners for _, paid, winners in recording.rounds) >= least
+    assert sum(paid for _, paid, _ in recording.rounds) <= loss.amount
+    assert any(winners == 1 for _, _, winners in recording.rounds[5:20])
+
+
 def test_edges_that_nothing_is_left_for_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spanning, "_MANY_PAIRS", 0)
     monkeypatch.setattr(spanning, "_PART_AT_ONCE", 2)
