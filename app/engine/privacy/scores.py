@@ -64,15 +64,19 @@ def expected_distance_errors(
     """Standard errors, in counts, of the scores of such candidates bought together.
 
     Public facts only, for `check`. Counts name the groupings of all their columns, or a
-    function. Where the loss is 0, a number beyond any noise.
+    function. Where not one unit of loss is left for a part, a number beyond any noise.
     """
+    moved = [_sensitivity(count, unit).l1_counts for count in counts]
+    parts = split_loss(loss, relative_weights(weights), moved)
+    return tuple(_error(most, part) for most, part in zip(moved, parts, strict=True))
+
+
+def _error(moved: float, loss: PrivacyLoss) -> float:
     if loss.amount <= 0:
-        return (_UNPAID,) * len(counts)
-    used = relative_weights(weights)
-    l1, l2 = joint_norms(used, [_sensitivity(count, unit).l1_counts for count in counts])
+        return _UNPAID
     if loss.kind == "pure":  # of steps so fine that the discrete Laplace is the continuous one
-        return tuple(math.sqrt(2) * l1 / (w * loss.value) for w in used)
-    return tuple(l2 / (w * math.sqrt(2 * loss.value)) for w in used)
+        return math.sqrt(2) * moved / loss.value
+    return moved / math.sqrt(2 * loss.value)
 
 
 def _sensitivity(count: Count, unit: PrivacyUnit) -> Sensitivity:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -202,6 +202,23 @@ def test_errors_are_known_before_from_public_facts(rule: Contribution, loss: Pri
     assert answer.standard_error == pytest.approx(np.array(forecast), rel=1e-5)
     none = PrivacyLoss(loss.kind, 0)
     assert min(expected_distance_errors(counts, weights, source.unit, none)) > 2**61
+
+
+@pytest.mark.parametrize("kind", ["zcdp", "pure"])
+def test_what_the_kernel_refuses_for_its_many_parts_is_known_before(
+    kind: Literal["zcdp", "pure"],
+) -> None:
+    """Each of 100 distances takes one unit of loss at least."""
+    count = Count(("a",), {"a": Grouping.identity(3, 0)})
+    source = table(SIZES, ROWS, ENTITIES, 2)
+    for amount in (99, 100):
+        loss = PrivacyLoss(kind, amount)
+        forecast = expected_distance_errors([count] * 100, [1.0] * 100, source.unit, loss)
+        assert (max(forecast) > 2**61) == (amount < 100)
+        asked = session(source, loss)
+        if amount < 100:
+            with pytest.raises(QuestionRefused):
+                asked.scores([Candidate(count, (np.zeros(3),))] * 100, loss)
 
 
 ZEROS = (np.zeros(3),)

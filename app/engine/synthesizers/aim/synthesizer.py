@@ -364,7 +364,8 @@ class _Losses:
             Count(clique, {name: groupings[name] for name in clique})
             for clique in bounds.bounded(axes, workload.closure)
         ]
-        return expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)[:1]
+        errors = expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)
+        return (max(errors),)
 
 
 def _usual_shares(

@@ -113,7 +113,7 @@ class PublicReweighted:
         scores: tuple[float, ...] = ()
         if parts.scores.amount and scored:
             weights = [1.0] * len(scored)
-            scores = expected_distance_errors(scored, weights, unit, parts.scores)[:1]
+            scores = (max(expected_distance_errors(scored, weights, unit, parts.scores)),)
         problems += noise_problems((error, *errors), rule, scores)
         rows = 0 if public is None else public.rows
         memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC

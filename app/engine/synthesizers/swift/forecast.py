@@ -168,7 +168,7 @@ def _score_errors(
         return comparing_errors(axes, unit, public, losses.scores, keeping)
     counts = [Count(pair, axes.groupings) for pair in pairs]
     lowest = min(losses.scored, key=lambda loss: loss.amount)
-    return expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)[:1]
+    return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)),)
 
 
 def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
