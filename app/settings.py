@@ -51,7 +51,7 @@ class Settings(BaseSettings):
         description="Folder, outside the store's, of what `halftone adapters install` makes.",
     )
     max_total_rows: int = Field(
-        10_000_000, ge=1, description="Bound on rows of a dataset that declares none."
+        2_000_000, ge=1, description="Bound on rows of a dataset that declares none."
     )
     max_body_bytes: int = Field(1024**2, ge=1024, description="Largest JSON request body.")
     max_upload_bytes: int = Field(8 * GIB, ge=1, description="Largest table file, decompressed.")

@@ -18,7 +18,6 @@ SPEC = {
         ]
     },
     "unit": {"kind": "row"},
-    "max_total_rows": 10_000,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "accountant": "zcdp",
 }
