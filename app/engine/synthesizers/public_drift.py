@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, GridReference
+from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Axes
@@ -148,6 +149,7 @@ def compare(
         if kept is not None:
             asked.append(kept.expected(_count(start, pair, rule)))
             further.append(total * _apart(asked[0], asked[-1]))
+        asked = [_bounded(reference) for reference in asked]
         candidates += [_candidate(start, pair, reference, rule) for reference in asked]
         in_rows += [total / float(reference.sum()) for reference in asked]
     scored = session.scores(candidates, loss)
@@ -169,6 +171,13 @@ def compare(
             )
         found.append(compared)
     return tuple(found)
+
+
+def _bounded(reference: Floats) -> Floats:
+    """No more counts than the kernel takes, which much noise can tell there are."""
+    most = LARGEST_REFERENCE / 2
+    total = float(reference.sum())
+    return reference if total <= most else reference * (most / total)
 
 
 def _apart(one: Floats, other: Floats) -> float:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,17 @@ def test_a_start_of_no_pair_is_none() -> None:
         seed=0,
     )
     assert made is None or (isinstance(made, PublicStart) and not made.pairs)
+
+
+def test_no_reference_is_beyond_what_the_kernel_takes() -> None:
+    """A noisy total that is far off must not end a run that was charged."""
+    private = rows_of(300, 1)
+    columns = columns_of(private, EXACT)
+    many = replace(columns, size=replace(columns.size, rows=2.0**45))
+    start = PublicStart.of(read(private), SCHEMA, many, 10_000, 1000)
+    pairs = small_pairs(many, 1000)
+    compared = compare(session_on(SCHEMA, private), start, pairs, Contribution(), EXACT)
+    assert len(compared) == len(pairs)
 
 
 def people() -> tuple[Schema, PublicTable, PrivacyUnit]:
