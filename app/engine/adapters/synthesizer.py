@@ -87,7 +87,7 @@ class Adapted(ABC, Generic[P]):
         cells = self.model_cells(axes, params)
         memory = self._memory_bytes(axes, cells, limits)
         problems += self.problems(axes, params) + message_problems(axes)
-        problems += run_problems(memory, sum(axes.shape), limits)
+        problems += run_problems(memory, sum(axes.shape), limits, len(axes.names))
         return Preflight(bounded(cells), bounded(memory), self._error(axes, loss, unit), problems)
 
     def fit(

@@ -157,7 +157,7 @@ class ClassResampling:
         question = Count() if classes is None else Count.of_units(classes.function)
         errors = expected_errors((question,), (1.0,), unit, loss)
         problems += noise_problems(errors, question.contribution)
-        problems += run_problems(memory, cells, limits)
+        problems += run_problems(memory, cells, limits, len(axes.names))
         return Preflight(cells, memory, errors[0], problems)
 
     def check_public(

@@ -62,7 +62,7 @@ def _rows(limits: Limits) -> int:
 
 
 def run_problems(
-    memory_bytes: int, cells: int, limits: Limits, columns: int = 0
+    memory_bytes: int, cells: int, limits: Limits, columns: int
 ) -> tuple[Problem, ...]:
     """A run that would need too much memory, or over half its time for `cells` draws of noise and
     a first sample of `columns`."""
@@ -84,11 +84,10 @@ def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
 
 def _time_problems(cells: int, limits: Limits, columns: int) -> tuple[Problem, ...]:
     rows = _rows(limits)
-    sampled = f" and {rows} rows of {columns} columns" if columns else ""
     return time_problems(
         cells * _SECONDS_PER_CELL + rows * columns * _SECONDS_PER_VALUE,
-        f"drawing the noise of {cells} cells{sampled}",
-        "choose fewer columns, or coarser `bins`",
+        f"drawing the noise of {cells} cells and {rows} rows of {columns} columns",
+        "choose fewer columns, coarser `bins`, or ask for fewer rows",
         limits,
         "/params",
     )

@@ -179,7 +179,7 @@ class Histogram:
         cells = bounded(axes.cells)
         memory = bounded(cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits))
         problems += noise_problems(errors, contribution) + run_problems(
-            memory, cells + plan.draws, limits
+            memory, cells + plan.draws, limits, len(axes.names)
         )
         return Preflight(cells, memory, errors[0], problems)
 

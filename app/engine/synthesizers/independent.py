@@ -112,9 +112,8 @@ class Independent:
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         cells = sum(axes.shape)
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        problems += run_problems(memory, cells + plan.draws, limits) + message_problems(
-            axes, 8 * cells
-        )
+        problems += run_problems(memory, cells + plan.draws, limits, len(axes.names))
+        problems += message_problems(axes, 8 * cells)
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
         errors = opening_errors(axes, contribution, unit, loss)

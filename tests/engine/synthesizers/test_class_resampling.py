@@ -462,7 +462,7 @@ def test_the_documents_edge_can_be_had() -> None:
 
 
 def test_limits_on_rows_count_in_the_forecast() -> None:
-    limits = dataclasses.replace(LIMITS, rows=10**8)
+    limits = dataclasses.replace(LIMITS, rows=10**8, time_s=3600.0)
     preflight = ClassResampling().check(
         taxi(), TAXI, params(), GAUSSIAN, PublicFacts(taxi(), 10), limits
     )

@@ -256,7 +256,7 @@ def test_more_columns_than_an_array_has_dimensions_are_told() -> None:
 
 
 def test_a_sample_beyond_the_memory_is_told_before_it_is_charged() -> None:
-    limits = dataclasses.replace(LIMITS, rows=10**8)
+    limits = dataclasses.replace(LIMITS, rows=10**8, time_s=3600.0)
     preflight = Histogram().check(colours(), ROW, params(), GAUSSIAN, None, limits)
     assert [problem.pointer for problem in preflight.problems] == ["/params"]
 

@@ -89,7 +89,7 @@ class AggregateSeeded:
             noise_problems(errors, Contribution())
             + _row_problems(params, limits)
             + _counting_problems(layout.most_of_row, params.reporting_length, unit)
-            + run_problems(memory, tuples, limits)
+            + run_problems(memory, tuples, limits, len(axes.names))
         )
         return Preflight(tuples, memory, errors[0], problems)
 

@@ -130,7 +130,7 @@ class Aim:
         memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
         compared = 0 if public is None else compared_cells(axes)
         problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
-        problems += run_problems(memory, forecast.drawn + plan.draws, limits)
+        problems += run_problems(memory, forecast.drawn + plan.draws, limits, len(axes.names))
         problems += _choosing_problems(axes, workload, limits)
         losses = _Losses.of(loss, axes, contribution, params, unit, workload, public is not None)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)

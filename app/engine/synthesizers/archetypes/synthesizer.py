@@ -33,7 +33,12 @@ from app.engine.synthesizers.base import (
     generator,
 )
 from app.engine.synthesizers.contribution import expected_error, noise_problems
-from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.synthesizers.forecast import (
+    message_problems,
+    run_problems,
+    table_bytes,
+    time_problems,
+)
 from app.engine.synthesizers.public import public_problems, read_public
 from app.engine.synthesizers.public_fit import fit_problems
 from app.engine.synthesizers.size import pooled
@@ -80,7 +85,7 @@ class Archetypes:
             _public_problems(design, public)
             + message_problems(design.axes, _public_bytes(design, public))
             + noise_problems(errors, _ONCE)
-            + run_problems(memory, cells, limits)
+            + run_problems(memory, cells, limits, len(design.axes.names))
             + _time_problems(design, public, limits)
             + _mixture_problems(design)
         )
@@ -191,10 +196,8 @@ def _time_problems(
 ) -> tuple[Problem, ...]:
     components = design.params.components
     seconds = 0.0 if public is None else fitting_seconds(public.rows, components)
-    if seconds <= limits.time_s / 2:
-        return ()
-    message = f"fitting {components} components could take {round(seconds)} seconds"
-    return (Problem("/params/components", message, "choose fewer"),)
+    doing = f"fitting {components} components"
+    return time_problems(seconds, doing, "choose fewer", limits, "/params/components")
 
 
 def _mixture_problems(design: Design) -> tuple[Problem, ...]:

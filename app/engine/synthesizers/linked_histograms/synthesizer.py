@@ -84,7 +84,7 @@ class LinkedHistograms:
         problems += _cell_problems(cells) + noise_problems(errors, Contribution())
         for group in plan.groups:
             problems += message_problems(group.axes)
-        problems += run_problems(memory, cells, limits)
+        problems += run_problems(memory, cells, limits, len(plan.output))
         return Preflight(cells, memory, errors[-1] if not bought else errors[1], problems)
 
     def check_public(

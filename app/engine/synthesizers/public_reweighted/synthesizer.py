@@ -119,7 +119,7 @@ class PublicReweighted:
         memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
         memory += rows * _BYTES_OF_FEATURES * len(sizes)
         memory += counting_bytes(cells, largest) + 8 * cells + table_bytes(len(axes.names), limits)
-        problems += run_problems(memory, cells + plan.draws, limits)
+        problems += run_problems(memory, cells + plan.draws, limits, len(axes.names))
         return Preflight(cells, memory, error, problems)
 
     def check_public(
