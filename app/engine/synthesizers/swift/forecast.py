@@ -44,6 +44,10 @@ MOST_SCORED_CELLS = 2**26
 _PRIOR_PART = 4
 """The public tree has at most one part in so many of the most cells."""
 
+_NOISE_OF_WHOLE_PRIOR = 4e-4
+"""With less noise in a cell, as a part of all rows, the public tree is smaller in proportion: what
+pairs then tell of the private table is nearer to it than large cliques of public rows."""
+
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_COMPARED_CELL = 32
 """A reference on its grid, what it was made of, and the message at both ends."""
@@ -67,9 +71,11 @@ def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
     return public_start.most_pair_cells(axes, *() if is_public else (MOST_SCORED_CELLS,))
 
 
-def prior_cells(params: SwiftParams) -> int:
-    """The most cells of the tree that public rows make."""
-    return MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
+def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
+    """The most cells of the tree that public rows make, if the noise of a private cell is such a
+    part of all rows."""
+    most = MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
+    return int(most * min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0))
 
 
 def preflight(

@@ -30,6 +30,7 @@ from app.engine.synthesizers.swift.portfolio import Noise, Option, Pair, choose,
 from app.engine.synthesizers.zeros import structural_zeros
 
 _PULL = 0.35
+_PULL_TO_START = 0.1
 _SMOOTHNESS = 1.5
 _LEAST_SHRINKAGE = 0.3
 """Weaker pulls leave the estimate as it is, and take several times as long."""
@@ -97,7 +98,7 @@ class Rounds:
             columns.shape,
             marginals,
             columns.total,
-            shrinkage=_shrinkage(marginals, self._gains, self.answers, columns.total),
+            shrinkage=self._shrinkage(marginals),
             ordered=columns.ordered,
             smoothness=_SMOOTHNESS,
             tolerance=tolerance,
@@ -119,11 +120,34 @@ class Rounds:
         told = {option.pair: option.gain for option in self.options}
         return [told[answer.columns] for answer in self.answers if answer.columns in told]
 
+    def _shrinkage(self, marginals: Sequence[NoisyMarginal]) -> float:
+        """What the fit is pulled by, in the terms of `estimation.fit`.
+
+        If the logarithm of a cell's count over its expectation mu varied by tau^2 from cell to
+        cell, the best pull on the cell would be c mu = 1 / tau^2. The mean mu is total / cells in
+        rows, the L1 distance of a pair from what is expected about tau times the total: so c is,
+        up to a factor near 1, cells / distance^2, the distance as a share of the total. The
+        factors were found on the bench's tables; that of a public start is less, since gains from
+        there are lessened by their errors.
+        """
+        if not self._gains:
+            return _LEAST_SHRINKAGE
+        total = self.columns.total
+        shares = np.clip(np.array(self._gains) / total, _LEAST_DEPENDENCE, 1.0)
+        cells = sum(answer.values.size for answer in self.answers) / len(self.answers)
+        factor = _PULL if self.prior is None else _PULL_TO_START
+        pull = factor * cells / float(np.mean(shares**2))
+        variances = [
+            np.broadcast_to(each.variance, each.values.shape).ravel() for each in marginals
+        ]
+        deviation = float(np.sqrt(np.concatenate(variances).mean()))
+        return max(pull * deviation / total, _LEAST_SHRINKAGE)
+
     def _chosen(
         self, options: Sequence[Option], loss: PrivacyLoss, most: MostCells, tree: int
     ) -> dict[Pair, float]:
         """Pairs and their shares of the loss."""
-        noise = self._noise(loss)
+        noise = cell_noise(self.session, self.opened, self.contribution, self.most_pair, loss)
         if len(self.columns.merged.names) > 2:
             chosen = choose(
                 options,
@@ -136,14 +160,6 @@ class Rounds:
         else:
             chosen = shared(options, noise)
         return {each.pair: each.share for each in chosen}
-
-    def _noise(self, loss: PrivacyLoss) -> Noise:
-        """The noise of a cell for all of a loss, in rows."""
-        measured = self.opened.measured
-        deviation = expected_error(self.contribution, self.session.unit, self.most_pair, loss)
-        rows = np.mean([rows_per_count(answer, measured.size) for answer in measured.answers])
-        law: Literal["laplace", "gaussian"] = "laplace" if loss.kind == "pure" else "gaussian"
-        return Noise(law, max(deviation * float(rows), _LEAST_DEVIATION))
 
     def _ask(
         self,
@@ -184,25 +200,12 @@ class Rounds:
         )
 
 
-def _shrinkage(
-    marginals: Sequence[NoisyMarginal],
-    gains: Sequence[float],
-    answers: Sequence[Measurement],
-    total: float,
-) -> float:
-    """What the fit is pulled by, in the terms of `estimation.fit`.
-
-    If the logarithm of a cell's count over its expectation mu varied by tau^2 from cell to cell,
-    the best pull on the cell would be c mu = 1 / tau^2. The mean mu is total / cells in rows, the
-    L1 distance of a pair from independence about tau times the total: so c is, up to a factor
-    near 1, cells / distance^2, the distance as a share of the total. The factor was found on the
-    bench's tables.
-    """
-    if not gains:
-        return _LEAST_SHRINKAGE
-    shares = np.clip(np.array(gains) / total, _LEAST_DEPENDENCE, 1.0)
-    cells = sum(answer.values.size for answer in answers) / len(answers)
-    pull = _PULL * cells / float(np.mean(shares**2))
-    variances = [np.broadcast_to(each.variance, each.values.shape).ravel() for each in marginals]
-    deviation = float(np.sqrt(np.concatenate(variances).mean()))
-    return max(pull * deviation / total, _LEAST_SHRINKAGE)
+def cell_noise(
+    session: Session, opened: Opening, contribution: Contribution, most_pair: int, loss: PrivacyLoss
+) -> Noise:
+    """The noise of a cell of a pair of at most `most_pair` cells for all of a loss, in rows."""
+    measured = opened.measured
+    deviation = expected_error(contribution, session.unit, most_pair, loss)
+    rows = np.mean([rows_per_count(answer, measured.size) for answer in measured.answers])
+    law: Literal["laplace", "gaussian"] = "laplace" if loss.kind == "pure" else "gaussian"
+    return Noise(law, max(deviation * float(rows), _LEAST_DEVIATION))

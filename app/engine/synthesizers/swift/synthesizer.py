@@ -40,7 +40,7 @@ from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses, MostCells, usual_shares, with_rows
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Option, Pair
-from app.engine.synthesizers.swift.rounds import Rounds
+from app.engine.synthesizers.swift.rounds import Rounds, cell_noise
 
 
 class Swift:
@@ -92,9 +92,9 @@ class Swift:
             options = _options(session, columns, params, losses.scores, most)
         else:
             rule = scored_by(session.unit, public)
-            asked = PublicStart.of(
-                rows, session.schema, columns, forecast.prior_cells(params), most
-            )
+            noise = cell_noise(session, opened, contribution, most, losses.two_way)
+            prior_cells = forecast.prior_cells(params, noise.deviation / columns.total)
+            asked = PublicStart.of(rows, session.schema, columns, prior_cells, most)
             kept = kept_entities(
                 session,
                 opened,
