@@ -103,23 +103,25 @@ class _Order:
 
     def subject(self, columns: tuple[str, ...]) -> Subject:
         stated = {"expected_errors": self.release.expected_errors or []}
+        model = self._built_in_model()
+        axes = getattr(model, "axes", None)
         return Subject(
             self.schema,
             self.unit,
             columns,
             _measured(self.records, self.schema, self.unit, columns),
             expected_errors_of(stated, self.schema),
-            self._combinations_model(),
+            cast(CombinationsModel, model) if hasattr(model, "combination_errors") else None,
+            {} if axes is None else axes.groupings,
         )
 
-    def _combinations_model(self) -> CombinationsModel | None:
-        """Built-ins alone: exact rows are shown to no code of a third party."""
+    def _built_in_model(self) -> Any:
+        """None of a third party, to whose code exact rows are not shown."""
         try:
             synthesizer = registry.builtin(self.release.synthesizer)
         except registry.UnknownSynthesizer:
             return None
-        model: Any = synthesizer.load(self.schema, self.unit, self.model)
-        return cast(CombinationsModel, model) if hasattr(model, "combination_errors") else None
+        return synthesizer.load(self.schema, self.unit, self.model)
 
 
 def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> SyntheticRows:

@@ -37,6 +37,9 @@ from app.security.access import Access, open_dataset
 from app.security.principals import Principal
 from app.settings import Settings
 
+_WISHES = frozenset({"/params/target", "/public_dataset"})
+"""What methods that come later would leave out where it is at fault."""
+
 _NO_APPROXIMATE_STEPS = FieldError(
     "/guarantee",
     "The run would take approximate steps (finding values or keys), for which the dataset's account"
@@ -158,7 +161,8 @@ def cost(
     opened for the rows of a public dataset alone.
 
     Where none is named, the first that could run is picked; if none could, what stands in the
-    way of the first is told, and no reason for a choice.
+    way of the first is told, and no reason for a choice. A wish that cannot be met is told too:
+    the next might run, but only because it leaves the wish out.
     """
     if form.synthesizer != AUTO:
         return _cost(facts, catalogue, form, database, settings)
@@ -185,6 +189,8 @@ def cost(
         if not costed.problems:
             return replace(costed, why=_why(costed, refused))
         refused.append(costed)
+        if any(problem.pointer in _WISHES for problem in refused[0].problems):
+            break
     return replace(refused[0], why=None)
 
 

@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.datasets.models import DatasetRow
 from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import Limits
+from app.engine.synthesizers.forecast import table_bytes
 from app.engine.synthesizers.registry import UnknownSynthesizer
 from app.idempotency import Attempt, find_replay, remember
 from app.problems import Conflict, Invalid, NotReady
@@ -114,6 +116,7 @@ def _check_form(
 ) -> None:
     if form.kind == "rows":
         samples.check_rows(form.rows, dataset.max_total_rows, settings)
+        _check_memory(form.rows, release, dataset, settings)
         return
     if form.rows is not None:
         raise Invalid.at(
@@ -124,6 +127,22 @@ def _check_form(
             "/kind",
             f"`{release.synthesizer}` makes no histogram.",
             'Ask for {"kind": "rows"}, or release with `histogram`.',
+        )
+
+
+def _check_memory(
+    rows: int | None, release: ReleaseRow, dataset: DatasetRow, settings: Settings
+) -> None:
+    """Refuse, from public facts, more rows than the job could hold."""
+    columns = len(release.params.get("columns") or dictionary_of(dataset).columns)
+    allowed = settings.job_memory_bytes
+    limits = Limits(dataset.max_total_rows, rows, allowed, settings.job_time_limit_s)
+    if rows is not None and table_bytes(columns, limits) > allowed:
+        raise Invalid.at(
+            "/rows",
+            f"{rows} rows of {columns} columns would take more than the {allowed // 2**20} MiB"
+            " that are allowed.",
+            "Ask for fewer rows; take several samples with different seeds for more.",
         )
 
 

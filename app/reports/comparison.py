@@ -8,7 +8,7 @@ memory is left out, which the figures say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb
 from typing import Any, Protocol
@@ -90,7 +90,8 @@ class Subject:
     """What is compared, from public facts: the dictionary, and what the release published.
 
     columns: those that the release models, in the dictionary's order. measured: the marginals
-    that it measured. combinations: its model, where it publishes counts of combinations.
+    that it measured. combinations: its model, where it publishes counts of combinations. cells:
+    those of the model, in which it states errors, where they are not the dictionary's.
     """
 
     schema: Schema
@@ -99,6 +100,7 @@ class Subject:
     measured: tuple[Measured, ...]
     expected: tuple[ExpectedError, ...]
     combinations: CombinationsModel | None
+    cells: Mapping[str, Grouping] = field(default_factory=dict)
 
     @property
     def unmodelled(self) -> tuple[str, ...]:
@@ -110,10 +112,11 @@ class Subject:
         """In the cells of the dictionary."""
         return Marginal({name: self.schema.column(name).grouping for name in columns})
 
-    def measured_cells(self, columns: Sequence[str]) -> Marginal:
-        """In the cells in which the release measured each column, else the dictionary's."""
-        own = self.marginal(columns).groupings
-        return Marginal({name: self._as_measured.get(name, own[name]) for name in columns})
+    def stated_cells(self, columns: Sequence[str]) -> Marginal:
+        """In the model's cells, else those in which the release measured each column first, else
+        the dictionary's."""
+        known = {**self.marginal(columns).groupings, **self._as_measured, **self.cells}
+        return Marginal({name: known[name] for name in columns})
 
     @cached_property
     def _as_measured(self) -> Mapping[str, Grouping]:
@@ -163,7 +166,7 @@ class _Comparison:
         self._stated = [
             each for each in subject.expected if set(each.columns) <= set(subject.columns)
         ]
-        of_stated = (subject.measured_cells(each.columns).cells for each in self._stated)
+        of_stated = (subject.stated_cells(each.columns).cells for each in self._stated)
         of_measured = (each.marginal.cells for each in subject.measured)
         self._expected = _affordable(of_stated, MOST_EXPECTED)
         self._measured = _affordable(of_measured, MOST_MEASURED)
@@ -202,7 +205,7 @@ class _Comparison:
 
     def expected(self) -> list[ExpectedBeside]:
         stated_ones = [self._stated[place] for place in self._expected]
-        found = self.distances([self._subject.measured_cells(each.columns) for each in stated_ones])
+        found = self.distances([self._subject.stated_cells(each.columns) for each in stated_ones])
         return [
             ExpectedBeside(
                 columns=list(stated.columns),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from release_world import World, wanted
 
+from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.base import PublicFacts
@@ -86,6 +87,25 @@ def test_what_stands_in_the_way_of_all_is_told_of_the_first(service: World) -> N
     found = preflight(service, dataset, {**unnamed(), "params": {"columns": ["nothing"]}})
     assert found["fits"] is False
     assert found["problems"][0]["pointer"].startswith("/params/columns")
+
+
+def test_a_target_that_there_is_not_is_refused_rather_than_left_out(service: World) -> None:
+    dataset = service.add_dataset()
+    body = {**unnamed(), "params": {"target": "nothing"}}
+    answer = service.custodian.post(f"/v1/datasets/{dataset}/releases", body)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/params/target"]
+
+
+def test_a_public_dataset_of_other_columns_is_refused_rather_than_left_out(service: World) -> None:
+    other = {"fields": [{"name": "other", "type": "boolean"}]}
+    public = service.add_dataset(schema=other)
+    with service.database.write() as session:
+        session.get_one(DatasetRow, public).visibility = "public"
+    body = {**unnamed(), "public_dataset": public}
+    answer = service.custodian.post(f"/v1/datasets/{service.add_dataset()}/releases", body)
+    assert answer.status_code == 422
+    assert {error["pointer"] for error in answer.json()["errors"]} == {"/public_dataset"}
 
 
 def test_a_methods_own_params_need_its_name(service: World) -> None:

@@ -242,3 +242,15 @@ def test_a_full_store_takes_no_more_samples(
         answer = service.custodian.post(f"/v1/releases/{release}/samples", {"rows": 5})
         assert answer.status_code == 409
         assert "Delete samples" in answer.json()["detail"]
+
+
+def test_more_rows_than_memory_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, monkeypatch, job_memory_bytes=700 * 2**20) as service:
+        service.custodian.release(service.add_dataset(), rows=40)
+        samples_of = f"/v1/releases/{service.run_fit(colours(1000))}/samples"
+        answer = service.custodian.post(samples_of, {"rows": 10_000_000})
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/rows"
+        assert service.custodian.post(samples_of, {"rows": 100_000}).status_code == 202

@@ -166,6 +166,19 @@ def test_a_measured_marginal_is_compared_on_its_own_cells_and_bounds_beside_it()
     ]
 
 
+def test_a_bound_is_of_the_models_cells_whatever_was_counted_on_the_way_to_them() -> None:
+    whole, halves = (Grouping(edges, 0) for edges in ((0, 4), (0, 2, 4)))
+    found = figures(
+        REAL,
+        MADE,
+        digits("ab"),
+        measured=(Measured(Marginal({"a": whole})),),
+        expected=(ExpectedError(("a",), 0.3, 0.95),),
+        cells={"a": halves},
+    )
+    assert [each.exact for each in found.expected] == [0.25]
+
+
 def test_rows_that_break_a_constraint_are_counted_on_both_sides() -> None:
     rules = [
         {"kind": "order", "columns": ["a", "b"]},

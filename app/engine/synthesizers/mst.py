@@ -53,6 +53,7 @@ from app.engine.synthesizers.public_drift import (
 )
 from app.engine.synthesizers.public_reweighted.keeping import (
     keeping_bytes,
+    keeping_cells,
     keeping_problems,
     load_either,
 )
@@ -131,7 +132,8 @@ class Mst:
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
         memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS + most)
-        memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
+        memory += keeping_bytes(unit, public, params.public_entities, axes)
+        kept = keeping_cells(unit, public, params.public_entities, axes)
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
@@ -145,9 +147,8 @@ class Mst:
         problems += message_problems(
             axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
         )
-        problems += run_problems(
-            memory, cells + plan.draws, limits, len(axes.names)
-        ) + question_problems(
+        drawn = max(cells, sum(axes.shape) + kept) + plan.draws
+        problems += run_problems(memory, drawn, limits, len(axes.names)) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
             "lower it, choose fewer columns, or coarser `bins`",

@@ -96,7 +96,13 @@ def comparing_errors(
     power = 1 if loss.kind == "pure" else 2
     if min(part.amount for part in parts) < len(counts) * (rule.limit or 1) ** power:
         return (UNPAID,)
-    return expected_distance_errors(counts, [1.0] * len(counts), unit, parts[1])[:1]
+    cells = {name: grouping.cells for name, grouping in axes.groupings.items()}
+    widest = max(counts, key=lambda count: math.prod(cells[name] for name in count.columns))
+    some = [widest] * min(len(counts) // times, _PAIRS_FOR_SCALE)
+    return tuple(
+        expected_distance_errors(asked, [1.0] * len(asked), unit, part)[0]
+        for asked, part in zip((some, counts), parts, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError, number
 
 SMALLEST_VARIANCE = 1e-3
 """Noise below this leaves whole counts exact; its variance may be 0, which no weight can take."""
+
+_MOST_ROWS = LARGEST_REFERENCE / 2
+"""However much noise says: a histogram of so many can still be compared with another."""
 
 
 def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
@@ -82,9 +86,10 @@ class Size:
         known: SizeEstimate | None = None,
     ) -> Size:
         """`rows` is the best estimate of rows; `answers` are those to `size_questions`."""
+        rows = min(rows, _MOST_ROWS)
         if unit.kind == "row":
             return cls(max(0, round(rows)), None, 1)
-        counted = float(answers[1].values)
+        counted = min(float(answers[1].values), _MOST_ROWS)
         if known is not None:
             variance = answers[1].variance
             counted = pulled(counted, variance, known.entities, known.entities_variance)

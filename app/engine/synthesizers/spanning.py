@@ -55,12 +55,13 @@ def least_loss(loss: PrivacyLoss, columns: int) -> PrivacyLoss:
 
 
 def choosing_seconds(columns: int) -> float:
-    """About how long a choice takes of one core, if all pairs stay open to the end."""
+    """About how long a choice takes of one core, if all pairs stay open to the end, and waste
+    leaves half of the edges to be taken one by one."""
     pairs, still, rounds = columns * (columns - 1) // 2, columns - 1, 0
-    while still > 0:
+    while 2 * still > columns:
         still -= _winners(pairs, still)
         rounds += 1
-    return rounds * pairs * _SECONDS_PER_OFFER
+    return (rounds + still) * pairs * _SECONDS_PER_OFFER
 
 
 def _winners(pairs: int, still: int) -> int:

@@ -311,6 +311,7 @@ def test_the_forecast_is_the_noise_of_the_first_round() -> None:
         ({"columns": []}, GAUSSIAN, "/params/columns"),
         ({"columns": ["size", "weight"]}, GAUSSIAN, "/params/columns/1"),
         ({"target": "weight"}, GAUSSIAN, "/params/target"),
+        ({"target": ""}, GAUSSIAN, "/params/target"),
         ({"columns": ["size", "fare"], "target": "colour"}, GAUSSIAN, "/params/target"),
         ({"column_weights": {"a/b": 2}}, GAUSSIAN, "/params/column_weights/a~1b"),
         ({"workload": [{"columns": ["size", "x"]}]}, GAUSSIAN, "/params/workload/0/columns"),

@@ -205,3 +205,11 @@ def test_the_noise_foretold_is_that_of_the_answers() -> None:
     compared = compare(session, start, small_pairs(columns, 1000), Contribution(), loss)
     assert max(each.error for each in compared) <= foretold * 1.01
     assert max(each.error for each in compared) >= foretold / 2**0.5 * 0.99
+
+
+def test_the_noise_of_what_tells_the_scale_is_foretold_too() -> None:
+    _, public, unit = people()
+    axes, _ = choose_axes(SCHEMA, ("a", "b", "c"), {})
+    facts = PublicFacts(public.schema, 10)
+    scale, apart = comparing_errors(axes, unit, facts, PrivacyLoss.pure(10**9))
+    assert scale / apart == pytest.approx((3 / 0.1) / (9 / 0.9), rel=0.01), "of three pairs"

@@ -13,7 +13,8 @@ from small_tables import EXACT, LIMITS, quiet
 from app.engine.grouping import Grouping
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Count
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.archive import ModelFormatError
@@ -22,6 +23,7 @@ from app.engine.synthesizers.base import PublicFacts, PublicTable, Table
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.public import read_public
 from app.engine.synthesizers.public_drift import Compared, near_entities
+from app.engine.synthesizers.public_reweighted import keeping
 from app.engine.synthesizers.public_reweighted.choosing import Option, most_telling
 from app.engine.synthesizers.public_reweighted.dependence import alike_within
 from app.engine.synthesizers.public_reweighted.keeping import MOST_ROWS, KeptEntities, may_keep
@@ -244,6 +246,50 @@ def _kept() -> KeptEntities:
         patch.setattr(KeptEntities, "counted", counted)
         model_of("swift", public_of(ALIKE), session_on(ZCDP), public_entities="keep")
     return seen[0]
+
+
+def test_pairs_are_counted_in_own_cells_where_all_together_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = _kept()
+    own, merged = kept.opened.columns.axes.groupings, kept.opened.columns.merged.groupings
+    rule = Contribution("distinct", limit=7)
+    assert kept._count(("a", "b"), rule).groupings == {name: own[name] for name in "ab"}
+    monkeypatch.setattr(keeping, "most_pair_cells", lambda _: 1)
+    assert kept._count(("a", "b"), rule).groupings == {name: merged[name] for name in "ab"}
+
+
+def test_cells_of_kept_entities_count_against_memory_and_time() -> None:
+    schema = Schema.parse(
+        {"fields": [{"name": "id", "type": "string", "role": "entity"}, *_wide_fields(60, 250)]}
+    )
+    facts = PublicFacts(schema, 2000)
+    limits = replace(LIMITS, memory_bytes=2**40, time_s=150.0)
+    for method in METHODS:
+        synthesizer = builtin(method)
+        keep, group = (
+            synthesizer.check(
+                schema, UNIT, synthesizer.Params(public_entities=each), ZCDP, facts, limits
+            )
+            for each in ("keep", "group")
+        )
+        assert keep.memory_bytes - group.memory_bytes > 400 * 2**20
+        assert any("drawing the noise" in each.message for each in keep.problems)
+
+
+def _wide_fields(columns: int, values: int) -> list[dict[str, Any]]:
+    limits = {"minimum": 1, "maximum": values, "required": True}
+    names = [f"c{i}" for i in range(columns)]
+    return [{"name": name, "type": "integer", "constraints": limits} for name in names]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_entities_of_more_rows_than_can_be_clipped_are_kept_too(method: str) -> None:
+    unit = PrivacyUnit("entity", "id", LARGEST_CLIPPED)
+    loss = PrivacyLoss.zcdp(10**18)
+    session = open_session(PRIVATE[0], SCHEMA, unit, loss, entities=PRIVATE[1])
+    model = model_of(method, public_of(ALIKE), session, public_entities="keep")
+    assert isinstance(getattr(model, "table", model), PublicReweightedModel)
 
 
 def test_weighed_entities_agree_with_the_noisy_columns_and_their_number() -> None:

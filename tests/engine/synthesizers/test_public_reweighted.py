@@ -455,3 +455,25 @@ def test_a_public_table_that_keeps_no_rule_is_of_no_use() -> None:
     schema = Schema.parse(TRIPS.to_wire() | {"constraints": RULED.to_wire()["constraints"]})
     with pytest.raises(PublicDataUnfit, match="rules"):
         PublicReweighted().fit(session_on(schema, codes), params(), public(codes), 1, quiet)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"shares": {"one_way": 1e-12}},
+        {"shares": {"scores": 1e-13}},
+        {"shares": {"counts": 1e-13}, "measure": [["zone"], ["kind"]]},
+    ],
+)
+def test_a_step_to_which_nothing_is_left_is_refused(form: dict[str, Any]) -> None:
+    assert [problem.pointer for problem in check(params(**form)).problems] == ["/guarantee"]
+
+
+@pytest.mark.parametrize("amount", range(30, 400, 10))
+@pytest.mark.parametrize("form", [{}, {"measure": [["zone", "fare"], ["kind"]]}])
+def test_however_little_the_loss_what_is_let_pass_can_run(
+    amount: int, form: dict[str, Any]
+) -> None:
+    loss = PrivacyLoss.zcdp(amount)
+    if not check(params(**form), ROW, loss).problems:
+        fit((trips(500, 1), None), public(trips(300, 2)), params(**form), loss)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from small_tables import EXACT, ROW, colours, random_codes, session_on
 
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.size import (
@@ -46,6 +47,10 @@ def test_noise_cannot_make_a_size_impossible() -> None:
     assert measured(ROW, rows=-3.2).rows == 0
     assert measured(HOUSEHOLD, rows=1e9).rows == 40
     assert measured(HOUSEHOLD, rows=-3.2).rows == 10, "an entity has a row at least"
+
+
+def test_however_many_rows_noise_tells_they_can_be_compared() -> None:
+    assert measured(ROW, rows=1e15).rows <= LARGEST_REFERENCE / 2
 
 
 @given(

@@ -26,7 +26,7 @@ from app.engine.privacy.references import counts_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.base import Limits, generator
+from app.engine.synthesizers.base import Limits, PublicFacts, generator
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
 from app.engine.synthesizers.opening import Start, opening_errors
@@ -491,3 +491,10 @@ def test_one_column_is_not_held_to_the_noise_of_a_number_that_is_not_counted() -
     loss = PrivacyLoss.pure(100)
     assert Swift().check(schema, ROW, params(), loss, None, LIMITS).problems == ()
     assert Swift().check(pair, ROW, params(), loss, None, LIMITS).problems != ()
+
+
+@pytest.mark.parametrize("public", [None, PublicFacts(colours(), 1000)])
+def test_a_share_of_scores_that_comes_to_nothing_is_refused(public: PublicFacts | None) -> None:
+    shares = {"one_way": 1, "scores": 1e-13, "two_way": 1}
+    found = Swift().check(colours(), ROW, params(shares=shares), GAUSSIAN, public, LIMITS)
+    assert [problem.pointer for problem in found.problems] == ["/guarantee"]

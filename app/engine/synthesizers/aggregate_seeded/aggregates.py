@@ -42,10 +42,6 @@ class Level:
         kept = np.sort(np.argsort(-self.counts, kind="stable")[:most])
         return Level(self.items[kept], self.counts[kept])
 
-    def at_least(self, count: float) -> Level:
-        kept = self.counts >= count
-        return Level(self.items[kept], self.counts[kept])
-
 
 @dataclass(frozen=True)
 class Aggregates:

@@ -204,7 +204,7 @@ def _errors(
         ExpectedError(
             each.clique,
             min(
-                max(value + score_error(scored.noise, scale) + each.rounding + rows_error, 0.0)
+                (max(value, 0.0) + score_error(scored.noise, scale) + each.rounding + rows_error)
                 / (2 * fewest),
                 1.0,
             )

@@ -65,6 +65,7 @@ from app.engine.synthesizers.public_drift import (
 )
 from app.engine.synthesizers.public_reweighted.keeping import (
     keeping_bytes,
+    keeping_cells,
     keeping_problems,
     load_either,
 )
@@ -127,10 +128,16 @@ class Aim:
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
         memory += start_bytes(public, len(axes.names), _prior_cells(params))
-        memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
+        memory += keeping_bytes(unit, public, params.public_entities, axes)
+        kept = keeping_cells(unit, public, params.public_entities, axes)
         compared = 0 if public is None else compared_cells(axes)
         problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
-        problems += run_problems(memory, forecast.drawn + plan.draws, limits, len(axes.names))
+        problems += run_problems(
+            memory,
+            max(forecast.drawn, sum(axes.shape) + kept) + plan.draws,
+            limits,
+            len(axes.names),
+        )
         problems += _choosing_problems(axes, workload, limits)
         losses = _Losses.of(loss, axes, contribution, params, unit, workload, public is not None)
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
@@ -229,7 +236,7 @@ def _workload(axes: Axes, params: AimParams) -> Workload:
 
 def _workload_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
     return (
-        *_unknown("/params/target", [params.target] if params.target else [], axes),
+        *_unknown("/params/target", [] if params.target is None else [params.target], axes),
         *(
             problem
             for name in params.column_weights

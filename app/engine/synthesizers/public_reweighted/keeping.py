@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.base import Problem, PublicFacts, PublicTable, Session, generator
 from app.engine.synthesizers.entities.buying import Bought
 from app.engine.synthesizers.entities.form import has_entities
@@ -41,6 +42,7 @@ from app.engine.synthesizers.public_reweighted.model import (
 from app.engine.synthesizers.public_reweighted.ordering import in_order
 from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
 from app.engine.synthesizers.public_reweighted.rules import lawful, still_lawful
+from app.engine.synthesizers.public_start import compared_cells, most_pair_cells
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
@@ -52,10 +54,14 @@ _MOST_TERMS = 2**22
 """Rows times chosen histograms."""
 
 _MOST_OWN_CELLS = 2**16
-"""Of a pair whose cells are not merged."""
+"""Of a pair whose cells are not merged; fewer where pairs are many, so that all pairs together have
+no more cells than can be compared."""
 
 _COPIES_OF_PUBLIC = 8
 """As read, in order, moved, mixed, joined, and in the stored model."""
+_BYTES_OF_CELL = 400
+"""What is expected in it, its noisy count, their copies through the pipe, and what the fit holds:
+460 were measured for 2.6 million cells, with all else that the process holds."""
 _BYTES_OF_TERM = 64
 """Cells, amounts and terms, of a row and its mixed one, for each histogram."""
 
@@ -140,7 +146,8 @@ class KeptEntities:
         """In the cells of the dictionary, if these are few: cells that noise drowns lean on what
         public rows tell of them, and need not be merged."""
         own, merged = self.opened.columns.axes.groupings, self.opened.columns.merged.groupings
-        are_few = prod(own[name].cells for name in pair) <= _MOST_OWN_CELLS
+        most = min(_MOST_OWN_CELLS, most_pair_cells(self.opened.columns.axes))
+        are_few = prod(own[name].cells for name in pair) <= most
         groupings = own if are_few else merged
         return Count(pair, {name: groupings[name] for name in pair}, rule)
 
@@ -188,15 +195,23 @@ def keeping_problems(
     return (Problem("/params/public_entities", message, remedy),)
 
 
+def keeping_cells(
+    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
+) -> int:
+    """The most cells of pairs that are counted if entities are kept."""
+    return compared_cells(axes) if may_keep(unit, public, keeping) else 0
+
+
 def keeping_bytes(
-    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, columns: int
+    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
 ) -> int:
     """Memory to weigh public entities, and of the model of them."""
     if public is None or not may_keep(unit, public, keeping):
         return 0
+    columns = len(axes.names)
     pairs = min(columns * (columns - 1) // 2, max(1, _MOST_TERMS // max(1, public.rows)))
     held = 8 * (columns + 1) * _COPIES_OF_PUBLIC + _BYTES_OF_TERM * (columns + pairs)
-    return public.rows * held
+    return public.rows * held + keeping_cells(unit, public, keeping, axes) * _BYTES_OF_CELL
 
 
 def load_either(

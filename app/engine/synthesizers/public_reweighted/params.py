@@ -9,6 +9,7 @@ from pydantic import Field
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
+from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.axes import Bins
 from app.engine.synthesizers.base import Params
@@ -123,7 +124,7 @@ class PublicReweightedParams(PresetParams):
             return self.contribution.contribution()
         if unit.kind == "row":
             return Contribution()
-        if loss.kind == "pure":
+        if loss.kind == "pure" or unit.max_rows >= LARGEST_CLIPPED:
             return Contribution("distinct", limit=USUAL_NORM)
         return Contribution("clipped", norm=float(min(USUAL_NORM, unit.max_rows)))
 

@@ -101,7 +101,8 @@ class PublicReweighted:
         problems += contribution_problems(rule, unit, loss)
         counts = candidates(axes, params, rule)
         problems += _candidate_problems(counts)
-        sizes = [cells_of(count) for count in (*counts, *watched(axes, params, rule))]
+        columns = watched(axes, params, rule)
+        sizes = [cells_of(count) for count in (*counts, *columns)]
         cells, largest = bounded(sum(sizes)), max(sizes, default=1)
         problems += question_problems(cells, "/params/measure", "measure fewer histograms")
         problems += message_problems(axes, 0 if params.measure is not None else cells)
@@ -109,9 +110,13 @@ class PublicReweighted:
         error = expected_error(rule, unit, largest, parts.counts)
         questions = size_questions(unit)
         errors = expected_errors(questions, (1.0,) * len(questions), unit, parts.size)
+        # Columns are looked at together, and all candidates may be chosen.
+        for together, part in ((columns, parts.one_way), (counts, parts.counts)):
+            if together:
+                errors += (expected_error(rule, unit, largest, _of_each(part, len(together))),)
         scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
         scores: tuple[float, ...] = ()
-        if parts.scores.amount and scored:
+        if params.measure is None and scored:
             weights = [1.0] * len(scored)
             scores = (max(expected_distance_errors(scored, weights, unit, parts.scores)),)
         problems += noise_problems((error, *errors), rule, scores)
@@ -201,6 +206,10 @@ def _split(loss: PrivacyLoss, params: PublicReweightedParams) -> _Parts:
     scores = 0.0 if params.measure is not None else shares.scores
     wanted = (shares.size, one_way, scores, shares.counts)
     return _Parts(*loss.split([share / math.fsum(wanted) for share in wanted]))
+
+
+def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
+    return PrivacyLoss(loss.kind, loss.amount // parts)
 
 
 def _named_problems(axes: Axes, params: PublicReweightedParams) -> tuple[Problem, ...]:

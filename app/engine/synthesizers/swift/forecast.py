@@ -24,7 +24,11 @@ from app.engine.synthesizers.forecast import (
 )
 from app.engine.synthesizers.opening import Keeping, forecast, opening_errors
 from app.engine.synthesizers.public_drift import comparing_errors
-from app.engine.synthesizers.public_reweighted.keeping import keeping_bytes, keeping_problems
+from app.engine.synthesizers.public_reweighted.keeping import (
+    keeping_bytes,
+    keeping_cells,
+    keeping_problems,
+)
 from app.engine.synthesizers.public_start import compared_cells, start_bytes, start_problems
 from app.engine.synthesizers.swift.budget import (
     Losses,
@@ -97,15 +101,16 @@ def preflight(
     pair_cells = _pair_cells(axes, params, is_public)
     is_twice = looks_twice(len(axes.names), is_public)
     most = MostCells.of(params, len(axes.names), is_public)
+    kept = keeping_cells(unit, public, params.public_entities, axes)
     measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + most.tree
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
     memory += start_bytes(public, len(axes.names), prior_cells(params))
-    memory += keeping_bytes(unit, public, params.public_entities, len(axes.names))
+    memory += keeping_bytes(unit, public, params.public_entities, axes)
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    drawn = cells + len(pair_cells) + plan.draws
+    drawn = max(cells, sum(axes.shape) + kept) + len(pair_cells) + plan.draws
     problems += run_problems(memory, drawn, limits, len(axes.names))
     problems += _choosing_problems(len(axes.names), is_twice, tree, limits)
     # A child hands over its model, and with the scores each reference for every other column,
@@ -168,7 +173,7 @@ def _score_errors(
 ) -> tuple[float, ...]:
     """Noise in the distance of a pair, if pairs are scored; with public rows each may be twice."""
     pairs = list(combinations(axes.names, 2))
-    if not losses.scores.amount or not pairs:
+    if len(axes.names) <= (1 if public is not None else 2):
         return ()
     if public is not None:
         return comparing_errors(axes, unit, public, losses.scores, keeping)
