@@ -12,10 +12,10 @@ HALFTONE_SHARED_DATA (default `../shared/data`).
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -131,7 +131,8 @@ def _silent(fraction: float, stage: str) -> None:
     del fraction, stage
 
 
-def main(epsilon: float) -> None:
+def main() -> None:
+    epsilon = _arguments().epsilon
     shared_data.must_be_there()
     cells: dict[str, int] = json.loads((DATA / "adult-domain.json").read_text())
     table = pd.read_csv(DATA / "adult.csv")
@@ -156,5 +157,13 @@ def main(epsilon: float) -> None:
         )
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.aggregates.adult", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("epsilon", nargs="?", type=float, default=1.0, help="1 if none is given")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main()

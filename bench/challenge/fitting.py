@@ -60,12 +60,13 @@ def sampling(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def with_error(scores: Sequence[float]) -> str:
-    """The mean, and after two runs or more its standard error."""
-    mean = f"{np.mean(scores):.0f}"
+def with_error(scores: Sequence[float], spelled: str = ".0f", error_spelled: str = ".1f") -> str:
+    """The mean, and after two runs or more its standard error, in these formats."""
+    mean = format(np.mean(scores), spelled)
     if len(scores) < 2:
         return mean
-    return f"{mean} ± {np.std(scores, ddof=1) / len(scores) ** 0.5:.1f}"
+    error = np.std(scores, ddof=1) / len(scores) ** 0.5
+    return f"{mean} ± {error:{error_spelled}}"
 
 
 def _silent(fraction: float, stage: str) -> None:

@@ -12,6 +12,7 @@ request and the load of the machine are told beside them.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sqlite3
@@ -183,6 +184,9 @@ def per_second(url: str, path: str, clients: int, body: Mapping[str, object], ex
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        prog="python -m bench.service.admission", description=(__doc__ or "").splitlines()[0]
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with serving(folder / "store", workers=1) as (url, _):

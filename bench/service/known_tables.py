@@ -9,6 +9,7 @@ every built-in at epsilon 1; the taxi table (entity unit) is asked at (1, 2.5e-5
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 import time
@@ -90,6 +91,9 @@ def release(
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        prog="python -m bench.service.known_tables", description=(__doc__ or "").splitlines()[0]
+    ).parse_args()
     shared_data.must_be_there()
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), workers=1) as (url, _):
         client = Halftone(url, KEY)

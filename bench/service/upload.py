@@ -8,7 +8,7 @@ within 64 MB of that at one million.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -141,9 +141,10 @@ def upload(path: Path, rows: int, folder: Path) -> tuple[float, float]:
         return seconds, max(peaks.values())
 
 
-def main(sizes: list[int]) -> None:
+def main() -> None:
+    asked = _arguments()
     print("| rows | upload s | pyarrow s | ratio (aim 15) | peak MiB |\n|---|---|---|---|---|")
-    for rows in sizes:
+    for rows in asked.rows:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table.csv"
             write_table(path, rows)
@@ -152,5 +153,15 @@ def main(sizes: list[int]) -> None:
             print(f"| {rows} | {seconds:.1f} | {bare:.2f} | {seconds / bare:.1f} | {peak:.0f} |")
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.service.upload", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "rows", nargs="*", type=int, default=[1_000_000], help="sizes; a million if none is given"
+    )
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or [1_000_000])
+    main()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from bench import shared_data
-from bench.challenge.fitting import fitted, sampling
+from bench.challenge.fitting import fitted, sampling, with_error
 from bench.shared_data import DATA
 
 ROW = PrivacyUnit("row")
@@ -125,9 +125,8 @@ def _arguments() -> argparse.Namespace:
 
 def _lines(real: Real, system: str, epsilon: float, pieces: int, runs: int) -> Iterator[str]:
     found = np.array([_distances(real, system, epsilon, pieces) for _ in range(runs)])
-    means, errors = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(runs)
-    for name, mean, error in zip(real.bought, means, errors, strict=True):
-        told = (f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True))
+    for place, name in enumerate(real.bought):
+        told = (with_error(values, ".4f", ".4f") for values in found[:, place].T)
         cut = "none" if pieces == 1 else str(pieces)
         yield f"| `{name}` | `{system}` | {epsilon:g} | {cut} | {' | '.join(told)} |"
 
