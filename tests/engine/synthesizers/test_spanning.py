@@ -158,7 +158,7 @@ def test_winners_that_close_a_circle_leave_less_for_later_edges(
     assert each[-1] < each[0]
 
 
-def test_a_choice_over_more_columns_is_forecast_to_take_longer_but_less_than_by_their_cube() -> None:
+def test_a_choice_over_more_columns_is_forecast_to_take_longer_not_by_their_cube() -> None:
     few, many = choosing_seconds(100), choosing_seconds(200)
     assert 20 < few < 40
     assert 4 * few < many < 8 * few
