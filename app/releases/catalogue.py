@@ -131,7 +131,8 @@ class Catalogue:
         try:
             params = synthesizer.Params.model_validate(form)
         except ValidationError as error:
-            raise _bad_form(form_faults(error, form)) from None
+            fields = ", ".join(f"`{field}`" for field in synthesizer.Params.model_fields)
+            raise _bad_form(form_faults(error, form, f"Send params of these: {fields}.")) from None
         preflight = synthesizer.check(
             case.schema, case.unit, params, case.loss, case.public, case.limits
         )

@@ -10,19 +10,17 @@ from pydantic import ValidationError
 from app.problems import FieldError, remedy_for
 
 
-def form_faults(
-    error: ValidationError, form: dict[str, Any], unknown: str | None = None
-) -> list[FieldError]:
+def form_faults(error: ValidationError, form: dict[str, Any], unknown: str) -> list[FieldError]:
     """Each fault with its pointer below `/params`; what was sent is never echoed.
 
-    unknown: the remedy for a field that the form does not have.
+    unknown: the remedy for a param that the form does not have.
     """
     return [
         FieldError(
             pointer(_steps(fault["loc"], form)),
             fault["msg"],
             unknown
-            if unknown and fault["type"] == "extra_forbidden"
+            if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1
             else remedy_for(fault["type"], "Send what the synthesizer's form asks for."),
         )
         for fault in error.errors(include_url=False, include_input=False, include_context=False)

@@ -70,6 +70,13 @@ def test_half_a_character_is_malformed(service: World, params: str, tail: str) -
     assert answer.json()["type"] == "/problems/malformed-request"
 
 
+def test_the_remedy_for_an_unknown_param_lists_those_that_there_are(service: World) -> None:
+    answer = ask_with_params(service, '{"colums":["colour"]}', "releases")
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/params/colums"
+    assert "`columns`, " in error["remedy"]
+
+
 def ask_with_params(service: World, params: str, tail: str) -> Response:
     text = f'{{"synthesizer":"histogram","params":{params},"guarantee":{{"epsilon":1}}}}'
     answer: Response = service.custodian.request(
