@@ -150,7 +150,7 @@ def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
     real = trips("private_2022", schema)
     public = {name: trips(name, schema) for name in PUBLIC}
     if not only:
-        yield from _references(real, public)
+        yield from _references(real, public, runs)
     known = {entry.name for entry in registry.entries()}
     for entrant in ENTRANTS:
         if entrant.system not in known or (only and entrant.system not in only):
@@ -163,15 +163,16 @@ def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
                 yield _line(entrant, real, public[name], shown, epsilon, runs)
 
 
-def _references(real: Trips, public: Mapping[str, Trips]) -> Iterator[str]:
+def _references(real: Trips, public: Mapping[str, Trips], runs: int) -> Iterator[str]:
+    """Under the draws of taxis and tolerances that the runs of the systems are scored by."""
     rng = np.random.default_rng(0)
     tables = {
         "10 % subsample (not private)": real.subsample(0.1, rng),
         **{f"{name} as it is": trips_.values for name, trips_ in public.items()},
     }
     for label, values in tables.items():
-        score = sprint3(real.values, values, np.random.default_rng(0))
-        yield _row(label, "", "", [score], len(values[ENTITY]), None)
+        scores = [sprint3(real.values, values, np.random.default_rng(run)) for run in range(runs)]
+        yield _row(label, "", "", scores, len(values[ENTITY]), None)
 
 
 def _line(entrant: Entrant, real: Trips, public: Trips, shown: str, epsilon: int, runs: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,16 +27,20 @@ MOST_CODES = 64
 """Columns of more are cut before they are compared."""
 
 
-def declared(name: str, dictionary: str, path: str) -> CodedTable:
-    """A file as the service reads it. Columns whose values would be found are left out."""
+def declared(
+    name: str, dictionary: str, path: str, mended: Callable[[bytes], bytes] = bytes
+) -> CodedTable:
+    """A file as the service reads it, once mended. Columns whose values would be found are left
+    out.
+    """
     spec = json.loads((DICTIONARIES / f"{dictionary}.json").read_text())
     fields = [field for field in spec["schema"]["fields"] if field.get("values") is None]
     wire = {**spec["schema"], "fields": fields}
     schema, unit = Schema.parse(wire), PrivacyUnit.parse(spec["unit"])
-    with (DATA / path).open("rb") as stream:
-        reader = open_table(stream, FileOptions.parse(spec.get("file", {}), LONGEST_FILE))
-        encoder = Encoder(schema, unit, reader.layout)
-        blocks = [encoder.encode(block) for block in reader]
+    stream = io.BytesIO(mended((DATA / path).read_bytes()))
+    reader = open_table(stream, FileOptions.parse(spec.get("file", {}), LONGEST_FILE))
+    encoder = Encoder(schema, unit, reader.layout)
+    blocks = [encoder.encode(block) for block in reader]
     codes = {
         column.name: np.concatenate([block.codes[column.name] for block in blocks]).astype(np.int64)
         for column in schema.columns
@@ -42,6 +48,17 @@ def declared(name: str, dictionary: str, path: str) -> CodedTable:
     ids = [text for block in blocks if block.entity_text for text in block.entity_text.to_pylist()]
     entities = np.unique(ids, return_inverse=True)[1].astype(np.int64) if ids else None
     return _mixed(name, wire, schema, codes, unit=unit, entities=entities)
+
+
+def unwrapped(file: bytes) -> bytes:
+    """The file with each row that stands whole in quotes freed of them; no cell spans lines.
+
+    Such a row is one cell to a reader of CSV, and the service refuses the file for it.
+    """
+    lines = file.decode("utf-8-sig").splitlines()
+    rows = (next(csv.reader([line]), []) for line in lines)
+    freed = (row[0] if len(row) == 1 else line for line, row in zip(lines, rows, strict=True))
+    return "\n".join([*freed, ""]).encode()
 
 
 def taxi(public: str | None = None) -> CodedTable:
@@ -109,6 +126,7 @@ MIXED: Mapping[str, Callable[[], CodedTable]] = {
     "accidents": lambda: declared(
         "accidents", "accidentes_bicicletas", "messy/AccidentesBicicletas_2019.csv"
     ),
+    "patients": lambda: declared("patients", "patient_info", "messy/PatientInfo.csv", unwrapped),
     "star_wars": lambda: declared("star_wars", "star_wars", "messy/StarWars.csv"),
     "taxi": taxi,
     "taxi_public_2022": lambda: taxi("public_2022"),
