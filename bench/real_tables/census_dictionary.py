@@ -74,7 +74,7 @@ def declaration(client: Halftone) -> dict[str, Any]:
         "schema": completed(imported["schema"]),
         "unit": {"kind": "row"},
         "max_total_rows": 100_000,
-        "budget": {"epsilon": "100", "delta": "1e-3"},
+        "budget": {"epsilon": "1000", "delta": "1e-3"},
     }
 
 

@@ -57,7 +57,7 @@ def specification(name: str) -> dict[str, Any]:
     spec: dict[str, Any] = json.loads((DICTIONARIES / f"{name}.json").read_text())
     spec["accountant"] = "basic"
     spec.pop("delta_for_approximate", None)
-    spec["budget"] = {"epsilon": "100", "delta": "1e-3"}
+    spec["budget"] = {"epsilon": "1000", "delta": "1e-3"}
     return spec
 
 
