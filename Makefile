@@ -1,4 +1,5 @@
-# `make demo` and `make test` need Python 3.11 and nothing else; each sets up .venv when it must.
+# `make demo` needs Python 3.11 and nothing else, `make test` Chromium too, for its browser test;
+# each sets up .venv when it must.
 
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 # Worker processes of the test run; 0 runs the tests in one process.
@@ -65,7 +66,8 @@ $(WARM): $(STAMP)
 	rm -f $(VENV)/warmed-*
 	touch $@
 
-# The browser test drives Debian's Chromium; nothing else is installed outside .venv.
+# The browser test drives Debian's Chromium, which only root can install; without it that test
+# fails. Nothing else is installed outside .venv.
 chromium:
 	@command -v chromium >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
