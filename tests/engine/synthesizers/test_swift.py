@@ -39,7 +39,11 @@ from app.engine.synthesizers.swift.budget import (
     rows_loss,
     usual_shares,
 )
-from app.engine.synthesizers.swift.forecast import MOST_SCORED_CELLS, most_pair_cells
+from app.engine.synthesizers.swift.forecast import (
+    MOST_SCORED_CELLS,
+    most_pair_cells,
+    prior_cells,
+)
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
@@ -498,3 +502,8 @@ def test_a_share_of_scores_that_comes_to_nothing_is_refused(public: PublicFacts 
     shares = {"one_way": 1, "scores": 1e-13, "two_way": 1}
     found = Swift().check(colours(), ROW, params(shares=shares), GAUSSIAN, public, LIMITS)
     assert [problem.pointer for problem in found.problems] == ["/guarantee"]
+
+
+def test_the_less_noise_the_smaller_the_public_tree() -> None:
+    sizes = [prior_cells(params(), noise) for noise in (1.0, 4e-4, 2e-4, 6e-5, 4e-5)]
+    assert sizes == [500_000, 500_000, 250_000, 75_000, 1]

@@ -52,6 +52,9 @@ _NOISE_OF_WHOLE_PRIOR = 4e-4
 """With less noise in a cell, as a part of all rows, the public tree is smaller in proportion: what
 pairs then tell of the private table is nearer to it than large cliques of public rows."""
 
+_NOISE_OF_NO_PRIOR = 5e-5
+"""With less still, counts tell all that public rows could."""
+
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_COMPARED_CELL = 32
 """A reference on its grid, what it was made of, and the message at both ends."""
@@ -79,7 +82,7 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
     """The most cells of the tree that public rows make, if the noise of a private cell is such a
     part of all rows."""
     most = MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
-    return int(most * min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0))
+    return 1 if noise < _NOISE_OF_NO_PRIOR else int(most * min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0))
 
 
 def preflight(
