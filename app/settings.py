@@ -55,7 +55,11 @@ class Settings(BaseSettings):
     )
     max_body_bytes: int = Field(1024**2, ge=1024, description="Largest JSON request body.")
     max_upload_bytes: int = Field(8 * GIB, ge=1, description="Largest table file, decompressed.")
-    max_sample_rows: int = Field(20_000_000, ge=1, description="Most rows of one sample.")
+    max_sample_rows: int = Field(
+        20_000_000,
+        ge=1,
+        description="Most rows of one sample; fewer where a job's memory would not hold them.",
+    )
     max_stored_bytes: int = Field(
         64 * GIB, ge=1, description="Most bytes that one principal's tables and samples may take."
     )
