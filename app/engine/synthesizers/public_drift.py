@@ -288,8 +288,12 @@ def _is_worse(compared: Sequence[Compared]) -> bool:
 
 
 def _is_surplus(surplus: float, apart: float, compared: Sequence[Compared]) -> bool:
-    variance = math.fsum(2 * each.error**2 for each in compared)
-    return surplus * apart > 2 * variance
+    return surplus * apart > 2 * _variance(compared)
+
+
+def _variance(compared: Sequence[Compared]) -> float:
+    """Of the difference of two distances of all pairs."""
+    return math.fsum(2 * each.error**2 for each in compared)
 
 
 @dataclass(frozen=True)
@@ -315,13 +319,16 @@ def near_entities(
     """The entities, if for all that one can say they are no further from the truth than the
     start, nor than half as far as independence: counts of pairs mend a model of rows, but not
     what entities lack. That is thought of them before they are asked, and the posterior mean
-    decides, as of pairs that may have drifted."""
+    decides, as of pairs that may have drifted. The start is to be nearer by some standard errors,
+    since pairs do not tell what it lacks: how all columns, and all rows of an entity, go together.
+    """
     told = [each for each in compared if each.from_entities is not None]
     if kept is None or not told:
         return None
     far = math.fsum(each.from_entities or 0.0 for each in told)
+    error = math.sqrt(_variance(told))
     nearest = min(
-        math.fsum(each.from_start for each in told),
+        math.fsum(each.from_start for each in told) + _CAUTION * error,
         _FAR * math.fsum(each.from_independence for each in told),
     )
     apart = math.fsum(each.entities_apart for each in told)

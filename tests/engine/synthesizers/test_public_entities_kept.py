@@ -216,6 +216,7 @@ def compared(start: float, independence: float, entities: float, error: float = 
     ("start", "independence", "entities", "is_kept"),
     [
         (100.0, 900.0, 80.0, True),
+        (100.0, 900.0, 102.5, True),
         (80.0, 900.0, 120.0, False),
         (800.0, 900.0, 700.0, False),
         (100.0, 150.0, 95.0, False),
