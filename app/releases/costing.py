@@ -23,7 +23,8 @@ from app.datasets.public_rows import PublicRows, PublicRowsGone
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts
+from app.engine.synthesizers import registry
+from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts, public_use
 from app.engine.synthesizers.choice import AUTO, Request, choices, form_for
 from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
@@ -162,7 +163,8 @@ def cost(
 
     Where none is named, the first that could run is picked; if none could, what stands in the
     way of the first is told, and no reason for a choice. A wish that cannot be met is told too:
-    the next might run, but only because it leaves the wish out.
+    the next might run, but only because it leaves the wish out. So is a public dataset beside
+    which none can run that reads it, where a better method could without it.
     """
     if form.synthesizer != AUTO:
         return _cost(facts, catalogue, form, database, settings)
@@ -187,11 +189,41 @@ def cost(
         )
         costed = replace(_cost(facts, catalogue, named, database, settings), why=choice.why)
         if not costed.problems:
+            found = _without_public(costed, facts, catalogue, form, database, settings)
+            if found is not None and found in [each.entry for each in refused]:
+                told = (*refused[0].problems, _better_without(found))
+                return replace(refused[0], why=None, problems=told)
             return replace(costed, why=_why(costed, refused))
         refused.append(costed)
         if any(problem.pointer in _WISHES for problem in refused[0].problems):
             break
     return replace(refused[0], why=None)
+
+
+def _without_public(
+    costed: Costing,
+    facts: Facts,
+    catalogue: Catalogue,
+    form: ReleaseIn,
+    database: Database,
+    settings: Settings,
+) -> Entry | None:
+    """What would be picked without the public dataset, where what is picked does not read it."""
+    assert costed.entry is not None
+    reads = public_use(registry.ours(costed.entry.name)) != "no"
+    if form.public_dataset is None or reads:
+        return None
+    alone = form.model_copy(update={"public_dataset": None})
+    return cost(replace(facts, public=None), catalogue, alone, database, settings).entry
+
+
+def _better_without(entry: Entry) -> FieldError:
+    return FieldError(
+        "/public_dataset",
+        f"No method that learns from the public dataset can run here; `{entry.name}` could without"
+        " it.",
+        "Leave the field out, or name a smaller public dataset.",
+    )
 
 
 def _why(picked: Costing, refused: Sequence[Costing]) -> str:

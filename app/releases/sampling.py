@@ -134,16 +134,27 @@ def _check_memory(
     rows: int | None, release: ReleaseRow, dataset: DatasetRow, settings: Settings
 ) -> None:
     """Refuse, from public facts, more rows than the job could hold."""
-    columns = len(release.params.get("columns") or dictionary_of(dataset).columns)
+    columns = _least_columns(release, dataset)
     allowed = settings.job_memory_bytes
     limits = Limits(dataset.max_total_rows, rows, allowed, settings.job_time_limit_s)
     if rows is not None and table_bytes(columns, limits) > allowed:
         raise Invalid.at(
             "/rows",
-            f"{rows} rows of {columns} columns would take more than the {allowed // 2**20} MiB"
-            " that are allowed.",
+            f"{rows} rows would take more than the {allowed // 2**20} MiB that are allowed.",
             "Ask for fewer rows; take several samples with different seeds for more.",
         )
+
+
+def _least_columns(release: ReleaseRow, dataset: DatasetRow) -> int:
+    """How many columns a sample has, as far as `columns` of our own forms tells: other forms say
+    in ways of their own what is left out, and a third party's `columns` may be anything."""
+    try:
+        fields = registry.ours(release.synthesizer).Params.model_fields
+    except UnknownSynthesizer:
+        return 1
+    if "columns" not in fields:
+        return 1
+    return len(release.params.get("columns") or dictionary_of(dataset).columns)
 
 
 def outputs(synthesizer: str) -> tuple[str, ...]:

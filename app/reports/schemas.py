@@ -83,7 +83,7 @@ class Distances(BaseModel):
 
 
 class ExpectedBeside(Expected):
-    """A stated bound beside the exact distance, on the cells that the release measured."""
+    """A stated bound beside the exact distance, on the cells of the model that it is stated for."""
 
     exact: float = Field(
         description="Total variation distance between the synthetic and the real rows. It has the"

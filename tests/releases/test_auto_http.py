@@ -108,6 +108,22 @@ def test_a_public_dataset_of_other_columns_is_refused_rather_than_left_out(servi
     assert {error["pointer"] for error in answer.json()["errors"]} == {"/public_dataset"}
 
 
+def test_a_public_dataset_that_no_memory_holds_is_refused_rather_than_left_out(
+    service: World,
+) -> None:
+    """Without it a method could run that learns how columns depend on each other."""
+    schema = {"fields": [{"name": f"c{i}", "type": "boolean"} for i in range(3)]}
+    dataset, public = service.add_dataset(schema=schema), service.add_dataset(schema=schema)
+    with service.database.write() as session:
+        row = session.get_one(DatasetRow, public)
+        row.visibility, row.rows = "public", 40_000_000
+    found = preflight(service, dataset, {**unnamed(), "public_dataset": public})
+    assert found["fits"] is False
+    assert found["problems"][-1]["pointer"] == "/public_dataset"
+    assert "`swift` could" in found["problems"][-1]["message"]
+    assert preflight(service, dataset, unnamed())["synthesizer"] == "swift"
+
+
 def test_a_methods_own_params_need_its_name(service: World) -> None:
     dataset = service.add_dataset()
     body = {**unnamed(), "params": {"shares": {}}}

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.database import now
 from app.releases import samples
-from app.releases.models import JournalRow
+from app.releases.models import JournalRow, ReleaseRow
 from app.storage.blobs import BlobStore
 from app.storage.models import ChunkRow
 
@@ -254,3 +254,36 @@ def test_more_rows_than_memory_holds_are_refused(
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"] == "/rows"
         assert service.custodian.post(samples_of, {"rows": 100_000}).status_code == 202
+
+
+FITS_ONE_COLUMN = 600_000
+"""Rows that 600 MiB hold in one column, but not in three."""
+
+
+@pytest.mark.parametrize(
+    ("synthesizer", "params", "status"),
+    [
+        ("independent", {}, 422),
+        ("independent", {"columns": ["colour", "size", "day"]}, 422),
+        ("independent", {"columns": ["colour"]}, 202),
+        ("linked_histograms", {"groups": [{"columns": ["colour"]}]}, 202),
+        ("of_a_third_party", {"columns": 3}, 202),
+    ],
+)
+def test_rows_that_no_memory_would_hold_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    synthesizer: str,
+    params: dict[str, object],
+    status: int,
+) -> None:
+    with world(tmp_path, monkeypatch, job_memory_bytes=600 * 2**20) as small:
+        small.custodian.release(small.add_dataset(), rows=40)
+        release = small.run_fit(colours(1000))
+        with small.database.write() as session:
+            row = session.get_one(ReleaseRow, release)
+            row.synthesizer, row.params = synthesizer, params
+        answer = small.custodian.post(f"/v1/releases/{release}/samples", {"rows": FITS_ONE_COLUMN})
+    assert answer.status_code == status, answer.text
+    if status == 422:
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/rows"]

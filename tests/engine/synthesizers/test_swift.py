@@ -26,7 +26,7 @@ from app.engine.privacy.references import counts_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archive import ModelFormatError
 from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.base import Limits, PublicFacts, generator
+from app.engine.synthesizers.base import Limits, PublicFacts, PublicTable, Table, generator
 from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
 from app.engine.synthesizers.opening import Start, opening_errors
@@ -507,3 +507,17 @@ def test_a_share_of_scores_that_comes_to_nothing_is_refused(public: PublicFacts 
 def test_the_less_noise_the_smaller_the_public_tree() -> None:
     sizes = [prior_cells(params(), noise) for noise in (1.0, 4e-4, 2e-4, 6e-5, 4e-5)]
     assert sizes == [500_000, 500_000, 250_000, 75_000, 1]
+
+
+def test_a_small_tree_leaves_the_public_one_a_cell_however_little_noise_there_is() -> None:
+    assert prior_cells(params(most_cells=4), 3e-4) == 1
+    schema, codes = digits({"a": 2, "b": 2, "c": 2}), {}
+    for place, name in enumerate("abc"):
+        codes[name] = (np.arange(20_000) >> place) % 4 // 2
+    public = PublicTable(schema, Table(codes, 20_000))
+    loss = PrivacyLoss.zcdp(3 * 10**10)
+    form = params(most_cells=4)
+    facts = PublicFacts(schema, 20_000)
+    assert Swift().check(schema, ROW, form, loss, facts, LIMITS).problems == ()
+    asked = session_on(schema, codes, loss, ROW, None)
+    assert Swift().fit(asked, form, public, 7, quiet).sample(10, generator(1)).rows == 10

@@ -79,10 +79,11 @@ def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
 
 
 def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
-    """The most cells of the tree that public rows make, if the noise of a private cell is such a
-    part of all rows."""
+    """The most cells of the tree that public rows make, one at least, if the noise of a private
+    cell is such a part of all rows."""
     most = MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
-    return 1 if noise < _NOISE_OF_NO_PRIOR else int(most * min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0))
+    part = 0.0 if noise < _NOISE_OF_NO_PRIOR else min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0)
+    return max(1, int(most * part))
 
 
 def preflight(
