@@ -26,7 +26,7 @@ CHECKS = (
     "response_schema_conformance",
     "ignored_auth",
 )
-EXAMPLES_OF_AN_OPERATION = 10
+EXAMPLES_OF_AN_OPERATION = 6
 HERE = Path(__file__).parent
 
 
