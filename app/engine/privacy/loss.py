@@ -171,6 +171,10 @@ class PrivacyLoss:
         """Epsilon or rho as a float, for choosing noise scales (verified in integers after)."""
         return self.amount / 10**12
 
+    def of_each(self, parts: int) -> PrivacyLoss:
+        """One of so many equal parts, rounded down, without delta."""
+        return PrivacyLoss(self.kind, self.amount // parts)
+
     def _same_kind(self, other: PrivacyLoss) -> None:
         if self.kind != other.kind:
             raise AmountError("pure and zCDP losses do not add up in one session")

@@ -242,7 +242,7 @@ class _Losses:
 
     def edge_error(self, contribution: Contribution, unit: PrivacyUnit, cells: int) -> float:
         """Standard deviation of the noise in a cell of a measured pair of `cells` cells."""
-        return expected_error(contribution, unit, cells, _of_each(self.two_way, self.edges))
+        return expected_error(contribution, unit, cells, self.two_way.of_each(self.edges))
 
     def choice_error(self, unit: PrivacyUnit) -> float:
         return expected_score_error(unit, least_loss(self.selection, self.edges + 1))
@@ -271,10 +271,6 @@ def _most_pair_cells(params: MstParams, axes: Axes, is_public: bool) -> int:
     """With a public table each pair's reference is sent cell by cell."""
     most = params.most_pair_cells
     return min(most, most_pair_cells(axes)) if is_public else most
-
-
-def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
-    return loss.split([1.0] * parts)[0]
 
 
 def _too_many_columns(axes: Axes) -> Problem:

@@ -100,7 +100,7 @@ def comparing_errors(
     widest = max(counts, key=lambda count: math.prod(cells[name] for name in count.columns))
     some = [widest] * min(len(counts) // times, _PAIRS_FOR_SCALE)
     return tuple(
-        expected_distance_errors(asked, [1.0] * len(asked), unit, part)[0]
+        max(expected_distance_errors(asked, [1.0] * len(asked), unit, part))
         for asked, part in zip((some, counts), parts, strict=True)
     )
 

@@ -51,7 +51,7 @@ def least_loss(loss: PrivacyLoss, columns: int) -> PrivacyLoss:
     """What an edge of a tree over so many columns is paid at least, if all are chosen."""
     edges = max(columns - 1, 1)
     may_waste = columns * (columns - 1) // 2 > _MANY_PAIRS
-    return PrivacyLoss(loss.kind, loss.amount // (edges * (3 if may_waste else 1)))
+    return loss.of_each(edges * (3 if may_waste else 1))
 
 
 def choosing_seconds(columns: int) -> float:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -176,10 +177,12 @@ class Circling(Recording):
 
 
 @pytest.mark.parametrize("kind", ["zcdp", "pure"])
-def test_no_edge_is_paid_less_than_was_forecast(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_no_edge_is_paid_less_than_was_forecast(
+    monkeypatch: pytest.MonkeyPatch, kind: Literal["pure", "zcdp"]
+) -> None:
     """Even if every winner but the first of each round is wasted."""
     monkeypatch.setattr(spanning, "_MANY_PAIRS", 0)
-    loss = PrivacyLoss(kind, 10**12)  # type: ignore[arg-type]
+    loss = PrivacyLoss(kind, 10**12)
     codes = {f"c{i}": np.zeros(50, dtype=np.int64) for i in range(60)}
     recording = Circling(loss, codes, 2)
     assert len(choose(recording, loss)) == 59

@@ -113,7 +113,7 @@ class PublicReweighted:
         # Columns are looked at together, and all candidates may be chosen.
         for together, part in ((columns, parts.one_way), (counts, parts.counts)):
             if together:
-                errors += (expected_error(rule, unit, largest, _of_each(part, len(together))),)
+                errors += (expected_error(rule, unit, largest, part.of_each(len(together))),)
         scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
         scores: tuple[float, ...] = ()
         if params.measure is None and scored:
@@ -206,10 +206,6 @@ def _split(loss: PrivacyLoss, params: PublicReweightedParams) -> _Parts:
     scores = 0.0 if params.measure is not None else shares.scores
     wanted = (shares.size, one_way, scores, shares.counts)
     return _Parts(*loss.split([share / math.fsum(wanted) for share in wanted]))
-
-
-def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
-    return PrivacyLoss(loss.kind, loss.amount // parts)
 
 
 def _named_problems(axes: Axes, params: PublicReweightedParams) -> tuple[Problem, ...]:

@@ -166,7 +166,7 @@ def _errors(
         return errors
     lowest = min(losses.counted, key=lambda loss: loss.amount)
     usual, least = (
-        expected_error(contribution, unit, most, _of_each(lowest, parts))
+        expected_error(contribution, unit, most, lowest.of_each(parts))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
     )
     return (usual, *errors, least)
@@ -184,10 +184,6 @@ def _score_errors(
     counts = [Count(pair, axes.groupings) for pair in pairs]
     lowest = min(losses.scored, key=lambda loss: loss.amount)
     return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)),)
-
-
-def _of_each(loss: PrivacyLoss, parts: int) -> PrivacyLoss:
-    return PrivacyLoss(loss.kind, loss.amount // parts)
 
 
 def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
