@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
+from app.engine.catalog import registry
+from app.engine.catalog.auto import AutoParams, Request, choices
+from app.engine.method.base import PublicFacts
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Accountant, Guarantee, to_units
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import PublicFacts
-from app.engine.synthesizers.choice import AutoParams, Request, choices
 from bench import shared_data
 from bench.challenge.fitting import LIMITS, Refused, fitted, sampling
 from bench.synthesizers.__main__ import EVERY_TABLE

@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
-from app.engine.inference import together
+from app.engine.inference import two_threads
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
 from app.engine.privacy.kernel import Kernel
@@ -77,7 +77,7 @@ def measured(
     """
     seconds: dict[str, float] = defaultdict(float)
     with ExitStack() as changed:
-        changed.enter_context(patch.object(together, "processors", lambda: threads))
+        changed.enter_context(patch.object(two_threads, "processors", lambda: threads))
         for owner, method, stage in STAGES:
             changed.enter_context(_timed(owner, method, stage, seconds))
         changed.enter_context(_same_answers(answers))

@@ -18,7 +18,8 @@ from pydantic import BaseModel
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import BudgetExhausted, Contribution, Count, QuestionRefused
-from app.engine.synthesizers.base import Preflight, Table
+from app.engine.method.base import Preflight
+from app.engine.table import Table
 
 
 class Form(BaseModel):

@@ -18,13 +18,13 @@ from pydantic import SecretStr
 
 from app.database import Base, Database, new_id, now
 from app.datasets.models import DatasetRow
+from app.engine.catalog import registry
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, PrivacyLoss
 from app.engine.privacy.session import RemoteSession, SessionServer
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import generator
+from app.engine.table import generator
 from app.jobs import queue
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from app.engine.catalog import registry
 from app.engine.files.options import FileOptions
 from app.engine.schema.fields import FIELD_KEYS
-from app.engine.synthesizers import registry
 from app.main import create_app
 from app.problems import PROBLEM_TYPE
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.database import Database
 from app.datasets import blocks, repository
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicTable, Table
+from app.engine.table import PublicTable, Table
 from app.storage.blobs import BlobCorrupt, BlobStore
 from app.storage.encryption import Keyring
 

@@ -12,19 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from app.engine.catalog import registry
+from app.engine.method.base import Limits, PublicFacts, Synthesizer, public_use
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import (
-    Limits,
-    PublicFacts,
-    PublicTable,
-    Synthesizer,
-    Table,
-    generator,
-    public_use,
-)
+from app.engine.table import PublicTable, Table, generator
 
 ROWS = 400
 _GUARANTEE = Guarantee(epsilon=10**13, delta=10**12)

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from sqlalchemy.engine import make_url
 
+from app.engine.catalog import registry
+from app.engine.method.base import CountsTable, Problem, PublicChunks
 from app.engine.privacy.wire import FrameError
-from app.engine.synthesizers import host, registry
-from app.engine.synthesizers.base import CountsTable, Problem, PublicChunks, Table
-from app.engine.synthesizers.host import ChildGaveUp
-from app.engine.synthesizers.operations import Check, Checked, Describe, Described, Sample
+from app.engine.sandbox import host
+from app.engine.sandbox.host import ChildGaveUp
+from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample
+from app.engine.table import Table
 from app.jobs.process import ChildProcess
 from app.settings import Settings
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from app.datasets.codes import StoredCodes, read_table
 from app.datasets.models import DatasetRow
+from app.engine.catalog import registry
+from app.engine.catalog.registry import Entry
+from app.engine.method.base import ExpectedError, public_use
 from app.engine.privacy.certificate import Assurance, Certificate
 from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel
@@ -18,11 +21,9 @@ from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
 from app.engine.privacy.session import ChildFailed, SessionEnded, SessionServer
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
+from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import ExpectedError, PublicTable, public_use
-from app.engine.synthesizers.operations import FIT, FitTask, Sample, expected_errors_of
-from app.engine.synthesizers.registry import Entry
+from app.engine.table import PublicTable
 from app.jobs.child import ChildHost, ChildUnusable
 from app.jobs.context import JobContext
 from app.jobs.process import ChildProcess

@@ -25,7 +25,7 @@ import psutil
 from app.engine.adapters import virtualenvs
 from app.jobs.folders import ChildFolder
 
-CHILD = "app.engine.synthesizers.child"
+CHILD = "app.engine.sandbox.child"
 """A module whose `main(fd)` talks to the worker over the socket `fd`."""
 LAUNCHER = Path(__file__).with_name("launcher.py")
 CODE = LAUNCHER.resolve().parents[2]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from app.datasets.models import DatasetRow
+from app.engine.catalog import registry
 from app.engine.marginals import Marginal
+from app.engine.method.base import CombinationsModel, CountsTable
 from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import Count, Measurement
+from app.engine.sandbox.protocol import Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import CombinationsModel, CountsTable
-from app.engine.synthesizers.operations import Sample, expected_errors_of
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.fit import MODEL

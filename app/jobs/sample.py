@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+from app.engine.sandbox.protocol import Sample
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.operations import Sample
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.fit import MODEL

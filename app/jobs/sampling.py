@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from app.engine.constraints.stream import RepairedRows
-from app.engine.synthesizers.base import CountsTable, Table
-from app.engine.synthesizers.operations import Sample
+from app.engine.method.base import CountsTable
+from app.engine.sandbox.protocol import Sample
+from app.engine.table import Table
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext
 from app.jobs.process import ChildProcess

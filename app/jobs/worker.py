@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from types import FrameType
 
 from app.database import Database
-from app.engine.synthesizers import registry
+from app.engine.catalog import registry
 from app.jobs import liveness, queue
 from app.jobs.child import ChildHost
 from app.jobs.context import JobContext

@@ -20,11 +20,10 @@ from pydantic import ValidationError
 from app.datasets.public_rows import PublicRows
 from app.engine.adapters.libraries import LEFT_OUT, library_of
 from app.engine.adapters.virtualenvs import is_installed
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.messages import loss_to_json
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import choice, registry
-from app.engine.synthesizers.base import (
+from app.engine.catalog import auto, registry
+from app.engine.catalog.auto import AUTO, AutoParams
+from app.engine.catalog.registry import Entry
+from app.engine.method.base import (
     Limits,
     Problem,
     PublicFacts,
@@ -32,9 +31,10 @@ from app.engine.synthesizers.base import (
     looks_at_public_rows,
     public_row_problems,
 )
-from app.engine.synthesizers.choice import AUTO, AutoParams
-from app.engine.synthesizers.operations import Check, Checked
-from app.engine.synthesizers.registry import Entry
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.messages import loss_to_json
+from app.engine.sandbox.protocol import Check, Checked
+from app.engine.schema import PrivacyUnit, Schema
 from app.jobs.child import ChildHost, ChildUnusable
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
@@ -70,7 +70,7 @@ class Description:
 
 
 _AUTOMATIC = Description(
-    registry.automatic(), choice.TITLE, choice.REFERENCE, AutoParams.model_json_schema()
+    registry.automatic(), auto.TITLE, auto.REFERENCE, AutoParams.model_json_schema()
 )
 _NAME_IT = "Name the synthesizer that has this param, or check its spelling."
 

@@ -20,13 +20,13 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.datasets.models import DatasetRow
 from app.datasets.public_rows import PublicRows, PublicRowsGone
+from app.engine.catalog import registry
+from app.engine.catalog.auto import AUTO, Request, choices, form_for
+from app.engine.catalog.registry import Entry
+from app.engine.method.base import Limits, Preflight, Problem, PublicFacts, public_use
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts, public_use
-from app.engine.synthesizers.choice import AUTO, Request, choices, form_for
-from app.engine.synthesizers.registry import Entry
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, FieldError, Invalid, NotFound

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from app.engine.synthesizers import choice, registry
-from app.engine.synthesizers.choice import AUTO, AutoParams
+from app.engine.catalog import auto, registry
+from app.engine.catalog.auto import AUTO, AutoParams
 
 if TYPE_CHECKING:  # workers know the forms too, and serve no HTTP
     from fastapi.openapi.models import Example
@@ -83,7 +83,7 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
 
 REQUESTS: dict[str, Example] = {
     name: {
-        "summary": choice.TITLE if name == AUTO else registry.builtin(name).title,
+        "summary": auto.TITLE if name == AUTO else registry.builtin(name).title,
         "value": request,
     }
     for name, request in _EXAMPLES.items()
@@ -159,7 +159,7 @@ def with_forms(schema: dict[str, Any]) -> None:
 def _auto() -> dict[str, Any]:
     return {
         "title": AUTO,
-        "description": choice.TITLE,
+        "description": auto.TITLE,
         "properties": {
             "synthesizer": {"const": AUTO, "description": "Or left out."},
             "params": {

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from app.engine.method.base import CountsTable
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
-from app.engine.synthesizers.base import CountsTable, Table
+from app.engine.table import Table
 
 ROWS_PER_GROUP = 2**16
 COUNT_COLUMN = "count"

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.datasets.models import DatasetRow
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits
-from app.engine.synthesizers.forecast import table_bytes
-from app.engine.synthesizers.registry import UnknownSynthesizer
+from app.engine.catalog import registry
+from app.engine.catalog.registry import UnknownSynthesizer
+from app.engine.columns.resources import table_bytes
+from app.engine.method.base import Limits
 from app.idempotency import Attempt, find_replay, remember
 from app.problems import Conflict, Invalid, NotReady
 from app.releases import repository, results, samples, service

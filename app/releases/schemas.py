@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from app.database import format_time
-from app.engine.synthesizers.choice import AUTO
+from app.engine.catalog.auto import AUTO
 from app.ledger.schemas import GuaranteeIn
 from app.releases.openapi import with_forms
 from app.releases.samples import LARGEST_SEED

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from app.database import now
 from app.datasets.models import DatasetRow
+from app.engine.method.base import ExpectedError
 from app.engine.privacy.loss import Charge
-from app.engine.synthesizers.base import ExpectedError
-from app.engine.synthesizers.operations import expected_error_to_json
+from app.engine.sandbox.protocol import expected_error_to_json
 from app.jobs import queue
 from app.ledger import service as ledger
 from app.problems import Conflict, NotFound

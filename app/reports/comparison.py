@@ -26,13 +26,9 @@ from app.engine.marginals import (
     distinct,
     total_variation,
 )
+from app.engine.method.base import CombinationErrors, CombinationsModel, ExpectedError
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import (
-    CombinationErrors,
-    CombinationsModel,
-    ExpectedError,
-    Table,
-)
+from app.engine.table import Table
 from app.reports.schemas import (
     Broken,
     CombinationFigures,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.schema import Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 _ROWS_AT_ONCE = 2**17
 

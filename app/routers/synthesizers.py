@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from app.engine.synthesizers.choice import AUTO
+from app.engine.catalog.auto import AUTO
 from app.releases.catalogue import Description
 from app.routers.dependencies import Caller
 from app.routers.description import refusing

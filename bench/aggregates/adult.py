@@ -31,7 +31,7 @@ from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
-from app.engine.synthesizers.base import generator
+from app.engine.table import generator
 from bench import shared_data
 
 DATA = shared_data.DATA / "adult"

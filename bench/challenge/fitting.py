@@ -8,19 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.catalog import registry
+from app.engine.method.base import Limits, Model, PublicFacts, delta_share, public_use
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Accountant, Guarantee
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import (
-    Limits,
-    Model,
-    PublicFacts,
-    PublicTable,
-    delta_share,
-    public_use,
-)
+from app.engine.table import PublicTable
 
 LIMITS = Limits(max_total_rows=1_000_000, rows=None, memory_bytes=4 * 2**30, time_s=3600.0)
 

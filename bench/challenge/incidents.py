@@ -16,10 +16,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from app.engine.method.base import CountsModel
 from app.engine.metrics import sprint1
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import CountsModel
 from bench.challenge.fitting import fitted, with_error
 from bench.challenge.tables import codes_of
 from bench.shared_data import DATA

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.engine.importers import import_nist
 from app.engine.schema import Column, PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicTable, Table
+from app.engine.table import PublicTable, Table
 from bench.shared_data import DATA
 
 ENTITY = "taxi_id"

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.engine.catalog import registry
+from app.engine.method.base import public_use
 from app.engine.metrics import Sprint3Score, sprint3
 from app.engine.privacy.loss import Guarantee
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import public_use
 from bench.challenge.fitting import Refused, fitted, sampling, with_error
 from bench.challenge.tables import ENTITY, TAXI, Trips, Values, sprint3_schema, trips, values_of
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from app.engine.constraints.stream import RepairedRows
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import Column, Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 from bench import shared_data
 from bench.challenge.fitting import fitted, sampling
 from bench.challenge.tables import ENTITY, TAXI, Trips, sprint3_schema, trips

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.entities.statistics import distinct_values, rows_of_values
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import Schema
-from app.engine.synthesizers.base import PublicTable, Table
-from app.engine.synthesizers.entities.statistics import distinct_values, rows_of_values
+from app.engine.table import PublicTable, Table
 from bench import shared_data
 from bench.challenge.fitting import fitted, sampling
 from bench.challenge.tables import ENTITY, TAXI, Trips, sprint3_schema, trips

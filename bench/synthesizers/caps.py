@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, sqrt
 
+from app.engine.catalog import registry
+from app.engine.method.base import Limits
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant, PrivacyLoss
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits
 from bench.synthesizers.guarantee import guarantee
 from bench.synthesizers.tables import CodedTable
 

@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
+from app.engine.catalog import registry
+from app.engine.method.base import public_use
 from app.engine.privacy.library import open_session
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import generator, public_use
+from app.engine.table import generator
 from bench.synthesizers.guarantee import guarantee
 from bench.synthesizers.implementations import Made, RunFailed
 from bench.synthesizers.tables import CodedTable

@@ -15,7 +15,7 @@ from app.engine.encoding.encoder import Encoder
 from app.engine.files.options import FileOptions
 from app.engine.files.reader import open_table
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicTable, Table
+from app.engine.table import PublicTable, Table
 from bench.challenge.tables import ENTITY, TAXI, sprint3_schema, trips
 from bench.shared_data import DATA
 from bench.synthesizers.measures import Codes

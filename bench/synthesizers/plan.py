@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from app.engine.synthesizers import registry
+from app.engine.catalog import registry
 from bench.synthesizers.implementations import Implementation
 from bench.synthesizers.library import InProcess
 from bench.synthesizers.peers.packages import METHODS, Peer

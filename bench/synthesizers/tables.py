@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicTable
+from app.engine.table import PublicTable
 from bench.shared_data import DATA
 from bench.synthesizers.measures import Codes, quantile_edges
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.engine.catalog import registry
+from app.engine.method.base import Limits
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits
 from bench.synthesizers.caps import Caps, least_caps
 from bench.synthesizers.guarantee import guarantee
 from bench.synthesizers.tables import CodedTable

@@ -16,10 +16,10 @@ import psutil
 import pytest
 from forge import confined
 
+from app.engine.method.base import Limits
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.sandbox.protocol import Check
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Limits
-from app.engine.synthesizers.operations import Check
 from app.jobs import process
 from app.jobs.child import ChildHost, ChildUnusable, of_the_store
 from app.jobs.process import ChildProcess

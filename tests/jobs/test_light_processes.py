@@ -21,7 +21,7 @@ assert pa.array(np.arange(2)).to_numpy().tolist() == [0, 1]
 KERNEL = "import app.engine.privacy.kernel"
 WAITING_CHILD = """
 import os, socket
-from app.engine.synthesizers import child
+from app.engine.sandbox import child
 ours, theirs = socket.socketpair()
 ours.close()
 child.main(os.dup(theirs.fileno()))

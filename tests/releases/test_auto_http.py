@@ -8,10 +8,10 @@ import pytest
 from release_world import World, wanted
 
 from app.datasets.models import DatasetRow
+from app.engine.catalog.auto import AUTO, AutoParams, Request, choices, form_for
+from app.engine.method.base import PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicFacts
-from app.engine.synthesizers.choice import AUTO, AutoParams, Request, choices, form_for
 
 
 def booleans(columns: int) -> Schema:

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from release_world import World, wanted
 
+from app.engine.catalog import registry
+from app.engine.catalog.registry import Entry
+from app.engine.method.base import Limits, Preflight, delta_share, public_use
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import Accountant, PrivacyLoss
+from app.engine.sandbox import child
+from app.engine.sandbox.protocol import Check, Checked
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import child, registry
-from app.engine.synthesizers.base import Limits, Preflight, delta_share, public_use
 from app.engine.synthesizers.histogram import Histogram
-from app.engine.synthesizers.operations import Check, Checked
-from app.engine.synthesizers.registry import Entry
 from app.jobs.fit import _Order
 from app.releases.models import ReleaseRow
 

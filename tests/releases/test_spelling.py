@@ -16,7 +16,7 @@ from app.engine.files.options import FileOptions
 from app.engine.files.reader import open_table
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.schema.column import TextFormat
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 from app.releases.downloads import Format, Rendering, StoredSample, pieces
 from app.releases.rendering import write_rows
 from app.releases.spelling import CsvStyle, csv_header, csv_lines

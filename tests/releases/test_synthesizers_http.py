@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from release_world import World
 
-from app.engine.synthesizers.registry import Entry
+from app.engine.catalog.registry import Entry
 from app.releases.catalogue import Catalogue
 from app.releases.schemas import ReleaseIn
 

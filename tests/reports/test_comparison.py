@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.columns.axes import Axes
+from app.engine.columns.table_size import Size
 from app.engine.grouping import Grouping
 from app.engine.marginals import Marginal
+from app.engine.method.base import ExpectedError
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
 from app.engine.synthesizers.aggregate_seeded.layout import Layout
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, Making
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import ExpectedError, Table
-from app.engine.synthesizers.size import Size
+from app.engine.table import Table
 from app.reports import comparison
 from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows

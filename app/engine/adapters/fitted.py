@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.adapters.running import LibraryFailed
+from app.engine.columns.axes import Axes
+from app.engine.columns.rare_cells import Compression
+from app.engine.columns.table_size import Size
+from app.engine.graphical.table_model import TableModel
 from app.engine.inference.junction import JunctionTree, predicted_cells
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.prior import Factor, in_table_order
 from app.engine.inference.propagation import Propagation
+from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.compression import Compression
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.size import Size
 
 MOST_MODEL_CELLS = 6 * 2**20
 """Shares of so many cells cross the pipe to the worker."""

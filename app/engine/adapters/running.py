@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.adapters.budget import Told
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, narrowed
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
 
 RUNNER = Path(__file__).with_name("runner.py")
 MOST_REPLY_BYTES = MOST_BYTES_FROM_CHILD

@@ -23,20 +23,13 @@ from app.engine.adapters.fitted import (
 from app.engine.adapters.libraries import LIBRARIES, library_of
 from app.engine.adapters.params import AdaptedParams, AimParams, DpmmAimParams, MstParams
 from app.engine.adapters.running import Order, run
+from app.engine.columns.axes import Axes, choose_axes
+from app.engine.columns.resources import bounded, message_problems, run_problems, table_bytes
+from app.engine.graphical.table_model import TableModel
+from app.engine.method.base import Limits, Preflight, Problem, Progress, PublicFacts, Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    Session,
-)
-from app.engine.synthesizers.forecast import bounded, message_problems, run_problems, table_bytes
-from app.engine.synthesizers.graphical import TableModel
+from app.engine.table import PublicTable
 
 P = TypeVar("P", bound=AdaptedParams)
 

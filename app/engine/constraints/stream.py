@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.engine.constraints.repair import Mended, Repair
 from app.engine.schema import Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 _MOST_ROWS, _FEWEST_ROWS, _VALUES = 2**17, 2**12, 2**22
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
 from app.engine.inference.exponential import exponentiate_with
-from app.engine.inference.together import together
+from app.engine.inference.two_threads import together
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -43,9 +43,9 @@ from app.engine.inference.measurements import (
     table_order,
 )
 from app.engine.inference.model import GraphicalModel
-from app.engine.inference.neighbours import walks
 from app.engine.inference.prior import Factor, in_table_order, independent_axes
 from app.engine.inference.propagation import Propagation
+from app.engine.inference.smoothness_penalty import walks
 
 Floats = NDArray[np.float64]
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
-from app.engine.inference.division import DividedTree
 from app.engine.inference.exponential import exponentiate
+from app.engine.inference.factor_products import Addition, additions, row_starts
 from app.engine.inference.junction import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
-from app.engine.inference.sums import Addition, additions, row_starts
-from app.engine.inference.together import together
+from app.engine.inference.two_threads import together
+from app.engine.inference.work_partition import DividedTree
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

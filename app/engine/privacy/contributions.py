@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.bounding import Bounded
+from app.engine.privacy.clipped_sums import Summand
 from app.engine.privacy.declared import EntityFunction, FeatureClasses, MixtureMode, RowNumber
 from app.engine.privacy.functions import cells_of_units
 from app.engine.privacy.queries import Contribution, Tuples
 from app.engine.privacy.sensitivity import clip_radius
 from app.engine.privacy.source import CodeSource
-from app.engine.privacy.summands import Summand
 from app.engine.privacy.tuples import count_tuples, listed_items, tuples_held
 from app.engine.privacy.units import EntityCells, blocks_of_units, unit_of_rows
 from app.engine.schema import Schema

@@ -57,7 +57,7 @@ from app.engine.privacy.selection import SCORE_UNIT
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.values import ResolvedCodes, exact_values, most_frequent
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 
 @dataclass(frozen=True)

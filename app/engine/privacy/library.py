@@ -11,10 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from app.engine.privacy.accounting import open_guarantee
-from app.engine.privacy.asking import Asking
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
 from app.engine.privacy.questions import Answer, Question
+from app.engine.privacy.session_base import Asking
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 

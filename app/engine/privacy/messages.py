@@ -28,6 +28,7 @@ from app.engine.privacy.queries import (
     Scored,
     Values,
 )
+from app.engine.privacy.query_fields import Fields, integer, number, one_of, text
 from app.engine.privacy.questions import (
     Answer,
     Counted,
@@ -44,9 +45,8 @@ from app.engine.privacy.questions import (
     TrustedQuestion,
     ValuesQuestion,
 )
-from app.engine.privacy.reading import Fields, integer, number, one_of, text
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 _LOSS_KINDS: tuple[Literal["pure", "zcdp"], ...] = ("pure", "zcdp")
 _MEASURED = {"noise", "scale", "standard_error", "l1", "l2"}

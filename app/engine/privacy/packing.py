@@ -33,7 +33,7 @@ from app.engine.privacy.queries import (
     TupleNumber,
     Tuples,
 )
-from app.engine.privacy.reading import Fields, all_integers, integer, number, one_of, text
+from app.engine.privacy.query_fields import Fields, all_integers, integer, number, one_of, text
 from app.engine.privacy.references import Reference, narrowed_reference, on_grid
 from app.engine.privacy.wire import FrameError, narrowed
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.engine.grouping import Grouping
+from app.engine.privacy.clipped_sums import Summand, summand
 from app.engine.privacy.contributions import Histogram, ListedTuples
 from app.engine.privacy.declared import EntityFunction, Feature, FeatureClasses, MixtureMode
 from app.engine.privacy.discovery import key_threshold
@@ -62,7 +63,6 @@ from app.engine.privacy.sensitivity import (
     clip_radius,
     sensitivity,
 )
-from app.engine.privacy.summands import Summand, summand
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.tuple_tree import TupleTree
 

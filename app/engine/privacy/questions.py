@@ -23,7 +23,7 @@ from app.engine.privacy.queries import (
     Scored,
     Values,
 )
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 MOST_QUERIES = 2**16
 MOST_PEELED = 2**20

@@ -26,7 +26,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.privacy.asking import Asking
 from app.engine.privacy.journal import Journal, JournalEntry, kept_question
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import (
@@ -40,6 +39,7 @@ from app.engine.privacy.messages import (
 )
 from app.engine.privacy.queries import BudgetExhausted, FoundValues, QuestionRefused
 from app.engine.privacy.questions import Answer, Question, TrustedQuestion, ValuesQuestion
+from app.engine.privacy.session_base import Asking
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
     MOST_BYTES_TO_CHILD,

@@ -10,30 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.inference.controlled import rounded
-from app.engine.inference.projection import onto_simplex
-from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.inference.shrinkage import CountNoise, shrunk
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Measurement
-from app.engine.privacy.wire import narrowed
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.archive import counts as stored_counts
-from app.engine.synthesizers.axes import Axes, Bins
-from app.engine.synthesizers.base import (
-    CountsTable,
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    Session,
-    Table,
-    generator,
+from app.engine.columns.axes import Axes, Bins
+from app.engine.columns.contribution import (
+    AllRows,
+    ContributionForm,
+    contribution_problems,
+    expected_errors,
+    noise_problems,
 )
-from app.engine.synthesizers.bought import (
+from app.engine.columns.private_bins import (
     USUAL_BINS_SHARE,
     USUAL_VALUES_SHARE,
     BinsShare,
@@ -41,21 +26,34 @@ from app.engine.synthesizers.bought import (
     delta_for_values,
     plan_axes,
 )
-from app.engine.synthesizers.contribution import (
-    AllRows,
-    ContributionForm,
-    contribution_problems,
-    expected_errors,
-    noise_problems,
-)
-from app.engine.synthesizers.forecast import (
+from app.engine.columns.resources import (
     bounded,
     message_problems,
     run_problems,
     table_bytes,
 )
-from app.engine.synthesizers.presets import PresetParams
-from app.engine.synthesizers.size import Size, pooled, size_questions, size_shares
+from app.engine.columns.table_size import Size, pooled, size_questions, size_shares
+from app.engine.inference.controlled_rounding import rounded
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.inference.shrinkage import CountNoise, shrunk
+from app.engine.method.base import (
+    CountsTable,
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    Session,
+)
+from app.engine.method.model_file import ModelFormatError, pack, unpack
+from app.engine.method.model_file import counts as stored_counts
+from app.engine.method.presets import PresetParams
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.wire import narrowed
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable, Table, generator
 
 MOST_CELLS = 10_000_000
 MOST_COLUMNS = 32

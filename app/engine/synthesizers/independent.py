@@ -9,33 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import one_way
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.archive import weights as stored_weights
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    Session,
-    Table,
-)
-from app.engine.synthesizers.bought import (
-    delta_for_values,
-)
-from app.engine.synthesizers.columns import in_rows
-from app.engine.synthesizers.contribution import (
+from app.engine.columns import one_way
+from app.engine.columns.axes import Axes
+from app.engine.columns.contribution import (
     noise_problems,
 )
-from app.engine.synthesizers.entities.model import Entities, Grouper
-from app.engine.synthesizers.forecast import message_problems, run_problems
-from app.engine.synthesizers.opening import StartParams, forecast, opening_errors, start
-from app.engine.synthesizers.shapes import (
+from app.engine.columns.estimates import in_rows
+from app.engine.columns.private_bins import (
+    delta_for_values,
+)
+from app.engine.columns.resources import message_problems, run_problems
+from app.engine.columns.table_size import Size
+from app.engine.columns.within_bins import (
     Shape,
     expanded,
     shape_arrays,
@@ -43,7 +28,15 @@ from app.engine.synthesizers.shapes import (
     shapes_to_json,
     stored_shapes,
 )
-from app.engine.synthesizers.size import Size
+from app.engine.entities.model import Entities, Grouper
+from app.engine.graphical.preparation import StartParams, forecast, opening_errors, start
+from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, Session
+from app.engine.method.model_file import ModelFormatError, pack, unpack
+from app.engine.method.model_file import weights as stored_weights
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable, Table
 
 _BYTES_PER_CELL = 80
 

@@ -8,57 +8,60 @@ from itertools import combinations
 
 from pydantic import Field
 
-from app.engine.inference.estimation import fit
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Measurement
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import opening
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import (
-    Limits,
-    Params,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    PublicUse,
-    Session,
-)
-from app.engine.synthesizers.bought import (
-    delta_for_values,
-)
-from app.engine.synthesizers.columns import Columns, in_rows
-from app.engine.synthesizers.contribution import (
+from app.engine.columns.axes import Axes
+from app.engine.columns.contribution import (
     expected_distance,
     expected_error,
     expected_score_error,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import (
+from app.engine.columns.estimates import Columns, in_rows
+from app.engine.columns.private_bins import (
+    delta_for_values,
+)
+from app.engine.columns.resources import (
     counting_bytes,
     message_problems,
     question_problems,
     run_problems,
     time_problems,
 )
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.opening import TableParams, opening_errors
-from app.engine.synthesizers.public import readable
-from app.engine.synthesizers.public_drift import (
+from app.engine.constraints.structural_zeros import structural_zeros
+from app.engine.graphical import preparation
+from app.engine.graphical.preparation import TableParams, opening_errors
+from app.engine.graphical.spanning_tree import (
+    KnownStart,
+    Pair,
+    choose_tree,
+    choosing_seconds,
+    least_loss,
+)
+from app.engine.graphical.table_model import TableModel
+from app.engine.inference.estimation import fit
+from app.engine.method.base import (
+    Limits,
+    Params,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicUse,
+    Session,
+)
+from app.engine.prior.drift import (
     SHARE_OF_SELECTION,
     NearEntities,
     comparing_errors,
     public_prior,
 )
-from app.engine.synthesizers.public_reweighted.keeping import (
+from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.prior.entities.near_entities import (
     keeping_bytes,
     keeping_cells,
     keeping_problems,
     load_either,
 )
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
-from app.engine.synthesizers.public_start import (
+from app.engine.prior.public_model import (
     PublicStart,
     compared_cells,
     most_pair_cells,
@@ -66,14 +69,11 @@ from app.engine.synthesizers.public_start import (
     start_bytes,
     start_problems,
 )
-from app.engine.synthesizers.spanning import (
-    KnownStart,
-    Pair,
-    choose_tree,
-    choosing_seconds,
-    least_loss,
-)
-from app.engine.synthesizers.zeros import structural_zeros
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.public.rows import readable
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable
 
 MOST_COLUMNS = 200
 """A selection offers every pair, and a question holds no more than it can."""
@@ -121,7 +121,7 @@ class Mst:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = opening.forecast(schema, unit, params, loss, limits)
+        plan = preparation.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += start_problems(schema, unit, public, axes.names, limits)
         problems += keeping_problems(unit, public, params.public_entities)
@@ -175,10 +175,10 @@ class Mst:
         seed: int,
         progress: Progress,
     ) -> TableModel | PublicReweightedModel:
-        begun = opening.start(session, params, progress)
+        begun = preparation.start(session, params, progress)
         public, rows = readable(public, session.schema, begun.axes.names)
         losses = _losses(begun.loss, params, len(begun.axes.names), public is not None)
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
+        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         prior: PublicStart | NearEntities | None = None
         if public is not None and rows is not None:

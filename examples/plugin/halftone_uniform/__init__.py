@@ -9,20 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Count
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import (
+from app.engine.method.base import (
     Limits,
     Params,
     Preflight,
     Problem,
     Progress,
     PublicFacts,
-    PublicTable,
     Session,
-    Table,
 )
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Count
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable, Table
 
 _BYTES_PER_VALUE = 8
 _PROCESS_BYTES = 150 * 2**20

@@ -13,12 +13,12 @@ from app.engine.adapters import synthesizer, virtualenvs
 from app.engine.adapters.libraries import LEFT_OUT, LIBRARIES
 from app.engine.adapters.synthesizer import Adapted, DpmmAim, DpmmMst, SmartnoiseAim
 from app.engine.adapters.virtualenvs import NotInstalled
+from app.engine.catalog import registry
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import QuestionRefused
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import generator
+from app.engine.table import generator
 
 ROWS = 600
 QUICK = {"iterations": 30}

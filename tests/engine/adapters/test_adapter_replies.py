@@ -17,10 +17,10 @@ from app.engine.adapters import running
 from app.engine.adapters.budget import Told
 from app.engine.adapters.fitted import table_model
 from app.engine.adapters.running import LibraryFailed, Order, run
+from app.engine.columns.axes import choose_axes
+from app.engine.graphical.table_model import TableModel
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.axes import choose_axes
-from app.engine.synthesizers.base import generator
-from app.engine.synthesizers.graphical import TableModel
+from app.engine.table import generator
 
 ROW = PrivacyUnit("row")
 AXES, _ = choose_axes(pairs_schema(), None, {})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.adapters.libraries import LEFT_OUT, LIBRARIES
-from app.engine.synthesizers import registry
+from app.engine.catalog import registry
 from app.releases.schemas import ReleaseIn
 
 PAGE = (Path(__file__).parents[3] / "docs" / "synthesizers" / "adapters.md").read_text()

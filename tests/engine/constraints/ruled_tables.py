@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.engine.constraints.stream import RepairedRows, Repairs
 from app.engine.schema import Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 AGE_BANDS = [[age, ["child", "adult", "old"][(age >= 18) + (age >= 65)]] for age in range(100)]
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from ruled_tables import broken, category, dictionary, integer
 
+from app.engine.catalog import registry
+from app.engine.method.base import Limits, Model
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Limits, Model
 
 RULED = dictionary(
     [integer("work", 0, 3), category("pay", "none", "some", "much"), integer("city", 0, 4)],

@@ -9,7 +9,7 @@ from ruled_tables import EVERY, FORBIDDEN, broken, dictionary, independent, inte
 from app.engine.constraints import stream
 from app.engine.constraints.stream import RepairedRows
 from app.engine.schema import Schema
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 
 def in_parts(schema: Schema, whole: Table, rows: int) -> tuple[Table, RepairedRows]:

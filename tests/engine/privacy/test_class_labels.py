@@ -3,8 +3,8 @@ from __future__ import annotations
 import math
 
 from app.engine.privacy.class_labels import class_labels
-from app.engine.synthesizers.class_resampling import ClassResamplingParams
-from app.engine.synthesizers.entity_classes import EntityClasses
+from app.engine.synthesizers.class_resampling.entity_classes import EntityClasses
+from app.engine.synthesizers.class_resampling.synthesizer import ClassResamplingParams
 
 
 def above(cut: float) -> float:

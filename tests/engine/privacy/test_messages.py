@@ -50,7 +50,7 @@ from app.engine.privacy.wire import (
     pack,
     unpack,
 )
-from app.engine.synthesizers.base import Table
+from app.engine.table import Table
 
 RHO = PrivacyLoss.zcdp(10**12, 5)
 GROUPING = Grouping((0, 2, 5), 1, (0, 1, 0))

@@ -15,6 +15,9 @@ from aggregate_formulas import sigmas
 from numpy.typing import NDArray
 from small_tables import LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.catalog import registry
+from app.engine.method.base import Preflight
+from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_question, encode_question
@@ -28,14 +31,12 @@ from app.engine.privacy.queries import (
 )
 from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import registry
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
 from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
 from app.engine.synthesizers.aggregate_seeded.parts import cells_of_sets, parts_of
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.base import Preflight, Table, generator
+from app.engine.table import Table, generator
 
 EXACT = PrivacyLoss.zcdp(10**18)
 """A rho of a million: sigma is under 0.02 counts, and noise is 0 but for e^-1000."""

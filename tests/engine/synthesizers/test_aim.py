@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.method.base import Limits, expected_errors
+from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count, GridReference
@@ -14,8 +16,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import Aim
 from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.aim.params import AimParams
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.base import Limits, expected_errors, generator
+from app.engine.table import generator
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_tables import ROW, digits, quiet, session_on
 
+from app.engine.columns import one_way
+from app.engine.columns.axes import choose_axes
+from app.engine.columns.contribution import expected_errors
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers import one_way
 from app.engine.synthesizers.aim import Aim, bounds
 from app.engine.synthesizers.aim.params import AimParams
-from app.engine.synthesizers.axes import choose_axes
-from app.engine.synthesizers.contribution import expected_errors
 
 CELLS = {"a": 3, "b": 4}
 RHO = PrivacyLoss.zcdp(10**11)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from small_tables import digits
 
+from app.engine.columns.axes import choose_axes
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import GridReference
 from app.engine.synthesizers.aim.offering import Noise, Offering, Open
 from app.engine.synthesizers.aim.workload import Workload
-from app.engine.synthesizers.axes import choose_axes
 
 CELLS = {"a": 2, "b": 4, "c": 6, "d": 8}
 QUIET = Noise(0.0, 0.8)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
+from app.engine.method.base import Preflight, PublicFacts
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.declared import MixtureMode, RowNumber
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.library import LocalSession
@@ -23,8 +25,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archetypes import Archetypes
 from app.engine.synthesizers.archetypes.model import ArchetypesModel
 from app.engine.synthesizers.archetypes.params import SPRINT3, ArchetypesParams, Design
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import Preflight, PublicFacts, PublicTable, Table, generator
+from app.engine.table import PublicTable, Table, generator
 
 CAB = PrivacyUnit("entity", "cab", 8)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

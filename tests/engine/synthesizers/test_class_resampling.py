@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from scipy import stats
 from small_tables import EXACT, LIMITS, ROW, colours, quiet, random_codes, session_on
 
+from app.engine.method.base import Preflight, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Measurement
+from app.engine.public.rows import PublicDataUnfit
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import Preflight, PublicFacts, PublicTable, Table, generator
-from app.engine.synthesizers.class_resampling import ClassResampling, ClassResamplingParams
-from app.engine.synthesizers.entity_pool import ClassResamplingModel
-from app.engine.synthesizers.public import PublicDataUnfit
+from app.engine.synthesizers.class_resampling.entity_pool import ClassResamplingModel
+from app.engine.synthesizers.class_resampling.synthesizer import (
+    ClassResampling,
+    ClassResamplingParams,
+)
+from app.engine.table import PublicTable, Table, generator
 
 PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "class_resampling.md"
 TAXI = PrivacyUnit("entity", "taxi_id", 200)

@@ -11,14 +11,14 @@ from small_tables import ROW, colours, digits
 
 from app.engine.privacy.declared import Feature
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.class_resampling import ClassResamplingParams
-from app.engine.synthesizers.entity_classes import (
+from app.engine.synthesizers.class_resampling.entity_classes import (
     EntityClasses,
     Split,
     default_splits,
     grouped,
     split_problems,
 )
+from app.engine.synthesizers.class_resampling.synthesizer import ClassResamplingParams
 
 
 def split(**form: object) -> Split:

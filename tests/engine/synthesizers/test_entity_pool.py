@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from scipy import stats
 from small_tables import digits
 
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import generator
-from app.engine.synthesizers.entity_pool import (
+from app.engine.synthesizers.class_resampling.entity_pool import (
     ClassResamplingModel,
     Draw,
     EntityPool,
     load_model,
 )
+from app.engine.table import generator
 
 UNIT = PrivacyUnit("entity", "id", 9)
 SCHEMA = digits({"number": 1000})

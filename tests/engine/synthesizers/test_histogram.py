@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.method.base import Params, Preflight
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import Params, Preflight, generator
 from app.engine.synthesizers.histogram import Histogram, HistogramModel, HistogramParams
+from app.engine.table import generator
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

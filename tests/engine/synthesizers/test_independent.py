@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import generator
 from app.engine.synthesizers.independent import Independent, IndependentModel, IndependentParams
+from app.engine.table import generator
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

@@ -10,21 +10,15 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
+from app.engine.method.base import Limits, Preflight, PublicFacts
+from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    PublicFacts,
-    PublicTable,
-    Table,
-    generator,
-)
 from app.engine.synthesizers.linked_histograms import LinkedHistograms, LinkedHistogramsModel
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
 from app.engine.synthesizers.linked_histograms.planning import make_plan, samples_of
+from app.engine.table import PublicTable, Table, generator
 
 CAB = PrivacyUnit("entity", "cab", 8)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.synthesizers.base import generator
 from app.engine.synthesizers.linked_histograms.expected import means
 from app.engine.synthesizers.linked_histograms.weights import (
     Weights,
@@ -15,6 +14,7 @@ from app.engine.synthesizers.linked_histograms.weights import (
     projected,
     smoothed,
 )
+from app.engine.table import generator
 
 
 def test_clipping_keeps_what_is_positive() -> None:

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.graphical.table_model import TableModel
+from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.base import generator
-from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
+from app.engine.table import generator
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

@@ -12,24 +12,18 @@ from numpy.typing import NDArray
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.marginals import total_variation
+from app.engine.method.base import Limits, Preflight, PublicFacts
+from app.engine.method.model_file import ModelFormatError, pack, unpack
+from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.prior.entities.params import PublicReweightedParams
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.source import ArraySource
+from app.engine.public.rows import PublicDataUnfit
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, pack, unpack
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    PublicFacts,
-    PublicTable,
-    Table,
-    generator,
-)
-from app.engine.synthesizers.public import PublicDataUnfit
 from app.engine.synthesizers.public_reweighted import PublicReweighted
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
-from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
+from app.engine.table import PublicTable, Table, generator
 
 PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "public_reweighted.md"
 TRIPS = digits({"zone": 6, "kind": 3, "fare": 8})

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
+from app.engine.columns.axes import Axes, choose_axes
+from app.engine.columns.table_size import SizeEstimate
+from app.engine.graphical.preparation import Start, opening_errors
+from app.engine.graphical.table_model import TableModel
 from app.engine.grouping import Grouping
+from app.engine.method.base import Limits, PublicFacts
+from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
@@ -24,13 +30,7 @@ from app.engine.privacy.queries import (
 )
 from app.engine.privacy.references import counts_of
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.base import Limits, PublicFacts, PublicTable, Table, generator
-from app.engine.synthesizers.graphical import TableModel
 from app.engine.synthesizers.mst import Mst, MstParams
-from app.engine.synthesizers.opening import Start, opening_errors
-from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift import Swift
 from app.engine.synthesizers.swift.budget import (
     Losses,
@@ -45,6 +45,7 @@ from app.engine.synthesizers.swift.forecast import (
     prior_cells,
 )
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
+from app.engine.table import PublicTable, Table, generator
 
 HOUSEHOLD = PrivacyUnit("entity", "id", 3)
 GAUSSIAN = PrivacyLoss.zcdp(10**12)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.archive import counts as stored_counts
+from app.engine.method.model_file import ModelFormatError
+from app.engine.method.model_file import counts as stored_counts
 from app.engine.tuple_tree import TupleTree, step_below
 
 Items = NDArray[np.int32]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from app.engine.columns.contribution import UNPAID
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.synthesizers.contribution import UNPAID
 
 
 def first_threshold(sigma: float, limit: int, delta: float) -> float:

@@ -9,8 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
+from app.engine.method.base import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
@@ -19,8 +21,6 @@ from app.engine.synthesizers.aggregate_seeded.parts import (
     parts_of,
     parts_problems,
 )
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import Problem
 
 
 @dataclass(frozen=True)

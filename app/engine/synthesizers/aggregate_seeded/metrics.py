@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.marginals import distinct
+from app.engine.method.base import CombinationErrors
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
-from app.engine.synthesizers.base import CombinationErrors
 
 Owners = NDArray[np.int64]
 

@@ -11,8 +11,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
+from app.engine.columns.table_size import Size
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
+from app.engine.method.base import ComparedCombinations
+from app.engine.method.model_file import ModelFormatError, number, pack, unpack
+from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.queries import Parts
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
@@ -22,11 +27,7 @@ from app.engine.synthesizers.aggregate_seeded.layout import Layout
 from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.params import Completion
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
-from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
-from app.engine.synthesizers.archive import counts as stored_counts
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import ComparedCombinations, Table
-from app.engine.synthesizers.size import Size
+from app.engine.table import Table
 
 _MOST_ROWS = 20_000_000
 _MOST_COUNTED = 2**28

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from app.engine.synthesizers.axes import Bins
-from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.presets import PresetParams
+from app.engine.columns.axes import Bins
+from app.engine.method.base import Params
+from app.engine.method.presets import PresetParams
 
 LONGEST = 6
 _Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
+from app.engine.method.base import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import Problem
 
 _FEW_ROWS = 2**16
 

@@ -7,6 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import choose_axes
+from app.engine.columns.contribution import UNPAID, noise_problems
+from app.engine.columns.resources import message_problems, run_problems, table_bytes
+from app.engine.columns.table_size import Size, size_questions
+from app.engine.method.base import Limits, Preflight, Problem, Progress, PublicFacts, Session
 from app.engine.privacy.limits import MOST_ITEMS_OF_UNIT, MOST_STEPS_OF_ROW, steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Quantile, TupleCount, TupleNumber, Tuples
@@ -26,19 +31,7 @@ from app.engine.synthesizers.aggregate_seeded.params import (
     AggregateSeededParams,
     FixedThresholds,
 )
-from app.engine.synthesizers.axes import choose_axes
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    Session,
-)
-from app.engine.synthesizers.contribution import UNPAID, noise_problems
-from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
-from app.engine.synthesizers.size import Size, size_questions
+from app.engine.table import PublicTable
 
 MOST_ITEMS = 4096
 MOST_TUPLES = 100_000

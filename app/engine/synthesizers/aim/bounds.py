@@ -28,6 +28,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns import one_way
+from app.engine.columns.axes import Axes
+from app.engine.columns.contribution import expected_errors
+from app.engine.columns.table_size import MOST_PULL, SMALLEST_VARIANCE, Size
+from app.engine.entities.params import has_entities
+from app.engine.method.base import ExpectedError, Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     SCORE_STEP,
@@ -39,13 +45,7 @@ from app.engine.privacy.queries import (
 )
 from app.engine.privacy.references import on_grid, rounding_of
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers import one_way
 from app.engine.synthesizers.aim.workload import Clique
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import ExpectedError, Session
-from app.engine.synthesizers.contribution import expected_errors
-from app.engine.synthesizers.entities.form import has_entities
-from app.engine.synthesizers.size import MOST_PULL, SMALLEST_VARIANCE, Size
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.engine.graphical.table_model import TableModel
 from app.engine.inference.model import GraphicalModel
-from app.engine.synthesizers.base import ExpectedError, Table
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
+from app.engine.method.base import ExpectedError
+from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.table import Table
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
 from app.engine.inference.junction import predicted_with_each
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.privacy.references import counts_of, on_grid
 from app.engine.synthesizers.aim.workload import Clique, Workload
-from app.engine.synthesizers.axes import Axes
 
 Floats = NDArray[np.float64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.opening import TableParams, Weight
+from app.engine.graphical.preparation import TableParams, Weight
+from app.engine.method.base import Params
 
 LARGEST_DEGREE = 4
 

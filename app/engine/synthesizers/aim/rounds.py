@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from app.engine.columns.contribution import expected_distance, expected_error
+from app.engine.columns.estimates import Columns, in_rows
+from app.engine.constraints.structural_zeros import structural_zeros
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.prior import Factor
+from app.engine.method.base import Progress, Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.synthesizers.aim.offering import Noise, Offering, Open
 from app.engine.synthesizers.aim.schedule import Schedule
 from app.engine.synthesizers.aim.workload import Clique
-from app.engine.synthesizers.base import Progress, Session
-from app.engine.synthesizers.columns import Columns, in_rows
-from app.engine.synthesizers.contribution import expected_distance, expected_error
-from app.engine.synthesizers.zeros import structural_zeros
 
 _ROUND_TOLERANCE = 0.1
 _SHRINKAGE = 0.7

@@ -7,11 +7,57 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from app.engine.columns import one_way
+from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.contribution import (
+    expected_error,
+    expected_score_error,
+    noise_problems,
+)
+from app.engine.columns.estimates import rows_per_count
+from app.engine.columns.private_bins import delta_for_values
+from app.engine.columns.resources import (
+    counting_bytes,
+    message_problems,
+    run_problems,
+)
+from app.engine.graphical import preparation
+from app.engine.graphical.preparation import opening_errors
+from app.engine.graphical.table_model import TableModel
+from app.engine.method.base import (
+    ExpectedError,
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    PublicUse,
+    Session,
+)
+from app.engine.prior.drift import (
+    SHARE_OF_SELECTION,
+    NearEntities,
+    comparing_errors,
+    public_prior,
+)
+from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.prior.entities.near_entities import (
+    keeping_bytes,
+    keeping_cells,
+    keeping_problems,
+    load_either,
+)
+from app.engine.prior.public_model import (
+    PublicStart,
+    compared_cells,
+    start_bytes,
+    start_problems,
+)
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
+from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import one_way, opening
 from app.engine.synthesizers.aim import bounds
 from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.aim.offering import (
@@ -30,52 +76,7 @@ from app.engine.synthesizers.aim.workload import (
     candidates_of_degree,
     usual_degree,
 )
-from app.engine.synthesizers.axes import Axes, escaped
-from app.engine.synthesizers.base import (
-    ExpectedError,
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    PublicUse,
-    Session,
-)
-from app.engine.synthesizers.bought import delta_for_values
-from app.engine.synthesizers.columns import rows_per_count
-from app.engine.synthesizers.contribution import (
-    expected_error,
-    expected_score_error,
-    noise_problems,
-)
-from app.engine.synthesizers.forecast import (
-    counting_bytes,
-    message_problems,
-    run_problems,
-)
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.opening import opening_errors
-from app.engine.synthesizers.public import readable
-from app.engine.synthesizers.public_drift import (
-    SHARE_OF_SELECTION,
-    NearEntities,
-    comparing_errors,
-    public_prior,
-)
-from app.engine.synthesizers.public_reweighted.keeping import (
-    keeping_bytes,
-    keeping_cells,
-    keeping_problems,
-    load_either,
-)
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
-from app.engine.synthesizers.public_start import (
-    PublicStart,
-    compared_cells,
-    start_bytes,
-    start_problems,
-)
+from app.engine.table import PublicTable
 
 _BOUNDS = 0.04
 _SELECTION = 0.1
@@ -117,7 +118,7 @@ class Aim:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = opening.forecast(schema, unit, params, loss, limits)
+        plan = preparation.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
         problems += start_problems(schema, unit, public, axes.names, limits)
@@ -158,14 +159,14 @@ class Aim:
         seed: int,
         progress: Progress,
     ) -> BoundedModel:
-        begun = opening.start(session, params, progress)
+        begun = preparation.start(session, params, progress)
         axes, contribution = begun.axes, begun.contribution
         workload = _workload(axes, params)
         public, rows = readable(public, session.schema, axes.names)
         losses = _Losses.of(
             begun.loss, axes, contribution, params, session.unit, workload, public is not None
         )
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
+        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns, measured = opened.columns, opened.measured
 
         def errors(model: bounds.Told) -> tuple[ExpectedError, ...]:

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
+from app.engine.columns.table_size import Size
+from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.synthesizers.aim.workload import Clique
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import generator
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
-from app.engine.synthesizers.size import Size
+from app.engine.table import generator
 
 _MOST_DRAWN = 100_000
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.declared import MixtureMode
+from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
-from app.engine.synthesizers.public import PublicRows
 
 MOST_FITTED_ROWS = 100_000
 """A mixture of a few columns is settled by far fewer rows; more would only take time."""

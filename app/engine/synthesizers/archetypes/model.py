@@ -11,16 +11,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
 from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.method.model_file import ModelFormatError, number, pack, unpack
+from app.engine.method.model_file import counts as stored_counts
+from app.engine.method.model_file import weights as stored_weights
 from app.engine.privacy.wire import narrowed
+from app.engine.public.conditionals import Comparison, Link, draw_chain, taken_in_turn
+from app.engine.public.rows import PublicRows
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
-from app.engine.synthesizers.archive import counts as stored_counts
-from app.engine.synthesizers.archive import weights as stored_weights
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.base import Table
-from app.engine.synthesizers.conditionals import Comparison, Link, draw_chain, taken_in_turn
-from app.engine.synthesizers.public import PublicRows
+from app.engine.table import Table
 
 AttributesPer = Literal["entity", "row"]
 RowsPerEntity = Literal["public", "public_mean", "bought"]

@@ -9,15 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from app.engine.columns.axes import Axes, Bins, choose_axes
+from app.engine.method.base import Params, Problem
+from app.engine.method.presets import PresetParams
 from app.engine.privacy.declared import MOST_MIXED, MixtureMode, RowNumber
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
+from app.engine.public.conditionals import Link, links
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.synthesizers.archetypes.model import AttributesPer, RowsPerEntity
-from app.engine.synthesizers.axes import Axes, Bins, choose_axes
-from app.engine.synthesizers.base import Params, Problem
-from app.engine.synthesizers.conditionals import Link, links
-from app.engine.synthesizers.presets import PresetParams
 
 PUBLISHED_SPLIT = (0.1, 0.9)
 """Shares of epsilon for the archetypes and the companies (GooseDP 2021)."""

@@ -7,11 +7,31 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.contribution import expected_error, noise_problems
+from app.engine.columns.resources import (
+    message_problems,
+    run_problems,
+    table_bytes,
+    time_problems,
+)
+from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
+from app.engine.method.base import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicChunks,
+    PublicFacts,
+    PublicUse,
+    Session,
+)
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement
 from app.engine.privacy.wire import MOST_HEADER_BYTES
+from app.engine.public.compatibility import fit_problems
+from app.engine.public.rows import public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.archetypes.mixture import (
     MOST_FITTED_ROWS,
@@ -20,28 +40,7 @@ from app.engine.synthesizers.archetypes.mixture import (
 )
 from app.engine.synthesizers.archetypes.model import ArchetypesModel, load_model
 from app.engine.synthesizers.archetypes.params import ArchetypesParams, Design
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicChunks,
-    PublicFacts,
-    PublicTable,
-    PublicUse,
-    Session,
-    generator,
-)
-from app.engine.synthesizers.contribution import expected_error, noise_problems
-from app.engine.synthesizers.forecast import (
-    message_problems,
-    run_problems,
-    table_bytes,
-    time_problems,
-)
-from app.engine.synthesizers.public import public_problems, read_public
-from app.engine.synthesizers.public_fit import fit_problems
-from app.engine.synthesizers.size import pooled
+from app.engine.table import PublicTable, generator
 
 _ONCE = Contribution("one")
 

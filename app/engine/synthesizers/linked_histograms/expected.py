@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
 from app.engine.privacy.queries import Measurement
+from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
-from app.engine.synthesizers.axes import Axes
 from app.engine.synthesizers.linked_histograms.plan import Group, Link
-from app.engine.synthesizers.public import PublicRows
 
 Floats = NDArray[np.float64]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.method.model_file import ModelFormatError, number, pack, unpack
+from app.engine.method.model_file import weights as stored_weights
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import Column, PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError, number, pack, unpack
-from app.engine.synthesizers.archive import weights as stored_weights
-from app.engine.synthesizers.base import Table
 from app.engine.synthesizers.linked_histograms.expected import cells_of
 from app.engine.synthesizers.linked_histograms.plan import Link, Plan, Total
 from app.engine.synthesizers.linked_histograms.weights import Weights
+from app.engine.table import Table
 
 Codes = dict[str, NDArray[np.int64]]
 Ints = NDArray[np.int64]

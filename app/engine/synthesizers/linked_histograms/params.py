@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from app.engine.synthesizers.axes import Bins
-from app.engine.synthesizers.base import Params
-from app.engine.synthesizers.presets import PresetParams
+from app.engine.columns.axes import Bins
+from app.engine.method.base import Params
+from app.engine.method.presets import PresetParams
 
 MOST_ROWS = 200
 """The last cell of the histogram of rows per entity is this many or more."""

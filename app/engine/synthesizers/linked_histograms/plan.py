@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.axes import Axes
 from app.engine.grouping import Grouping
+from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.declared import RowNumber
 from app.engine.privacy.queries import Contribution, Count, Keys, Sum
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archive import ModelFormatError
-from app.engine.synthesizers.axes import Axes
 
 Per = Literal["row", "entity"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from app.engine.columns.axes import Axes, bought_problem, escaped, values_problem
 from app.engine.grouping import Grouping
+from app.engine.method.base import Problem
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 from app.engine.schema.constraints import Sum as SumRule
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import from_wire, tick
-from app.engine.synthesizers.axes import Axes, bought_problem, escaped, values_problem
-from app.engine.synthesizers.base import Problem
 from app.engine.synthesizers.linked_histograms.params import (
     LinkedHistogramsParams,
     LinkForm,

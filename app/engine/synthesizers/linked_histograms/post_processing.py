@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.queries import Discovered, Measurement
+from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
 from app.engine.synthesizers.linked_histograms.expected import (
     public_counts,
@@ -24,7 +25,6 @@ from app.engine.synthesizers.linked_histograms.weights import (
     smoothed,
     total_between,
 )
-from app.engine.synthesizers.public import PublicRows
 
 
 @dataclass(frozen=True, slots=True)

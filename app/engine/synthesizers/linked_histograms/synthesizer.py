@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Discovered, Measurement
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import (
+from app.engine.columns.contribution import expected_error, noise_problems
+from app.engine.columns.resources import message_problems, run_problems, table_bytes
+from app.engine.method.base import (
     Limits,
     Preflight,
     Problem,
     Progress,
     PublicChunks,
     PublicFacts,
-    PublicTable,
     Session,
-    generator,
 )
-from app.engine.synthesizers.contribution import expected_error, noise_problems
-from app.engine.synthesizers.forecast import message_problems, run_problems, table_bytes
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Discovered, Measurement
+from app.engine.public.compatibility import fit_problems
+from app.engine.public.rows import PublicRows, public_problems, read_public
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.linked_histograms.expected import (
     bought_means,
     public_means,
@@ -33,8 +33,7 @@ from app.engine.synthesizers.linked_histograms.post_processing import (
     PostProcessing,
     fitted_model,
 )
-from app.engine.synthesizers.public import PublicRows, public_problems, read_public
-from app.engine.synthesizers.public_fit import fit_problems
+from app.engine.table import PublicTable, generator
 
 MOST_CELLS = 10_000_000
 MOST_NUMBERED = 2**62

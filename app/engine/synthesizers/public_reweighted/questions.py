@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from app.engine.columns.axes import Axes
+from app.engine.prior.entities.params import USUAL_NORM, PublicReweightedParams
 from app.engine.privacy.declared import Feature, FeatureClasses
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.axes import Axes
-from app.engine.synthesizers.public_reweighted.params import USUAL_NORM, PublicReweightedParams
 
 
 def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:

@@ -9,32 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Count
-from app.engine.privacy.scores import expected_distance_errors
-from app.engine.privacy.sensitivity import GRID
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.axes import Axes, choose_axes
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicChunks,
-    PublicFacts,
-    PublicTable,
-    PublicUse,
-    Session,
-    generator,
-)
-from app.engine.synthesizers.bought import AxisPlan, delta_for_values, plan_axes
-from app.engine.synthesizers.contribution import (
+from app.engine.columns.axes import Axes, choose_axes
+from app.engine.columns.contribution import (
     contribution_problems,
     expected_error,
     expected_errors,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import (
+from app.engine.columns.private_bins import AxisPlan, delta_for_values, plan_axes
+from app.engine.columns.resources import (
     bounded,
     counting_bytes,
     message_problems,
@@ -42,15 +25,31 @@ from app.engine.synthesizers.forecast import (
     run_problems,
     table_bytes,
 )
-from app.engine.synthesizers.public import PublicRows, public_problems, read_public
-from app.engine.synthesizers.public_fit import fit_problems
-from app.engine.synthesizers.public_reweighted.choosing import most_telling
-from app.engine.synthesizers.public_reweighted.extending import with_missing_values
-from app.engine.synthesizers.public_reweighted.features import features_of
-from app.engine.synthesizers.public_reweighted.fitting import fitted, one_way, unit_weights
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel, load_model
-from app.engine.synthesizers.public_reweighted.ordering import in_order
-from app.engine.synthesizers.public_reweighted.params import PublicReweightedParams
+from app.engine.method.base import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicChunks,
+    PublicFacts,
+    PublicUse,
+    Session,
+)
+from app.engine.prior.entities.features import features_of
+from app.engine.prior.entities.fitting import fitted, one_way, unit_weights
+from app.engine.prior.entities.missing_values import with_missing_values
+from app.engine.prior.entities.model import PublicReweightedModel, load_model
+from app.engine.prior.entities.ordering import in_order
+from app.engine.prior.entities.params import PublicReweightedParams
+from app.engine.prior.entities.rules import lawful, still_lawful
+from app.engine.prior.entities.selection import most_telling
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Count
+from app.engine.privacy.scores import expected_distance_errors
+from app.engine.privacy.sensitivity import GRID
+from app.engine.public.compatibility import fit_problems
+from app.engine.public.rows import PublicRows, public_problems, read_public
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.public_reweighted.questions import (
     candidates,
     cells_of,
@@ -60,7 +59,7 @@ from app.engine.synthesizers.public_reweighted.questions import (
     size_questions,
     watched,
 )
-from app.engine.synthesizers.public_reweighted.rules import lawful, still_lawful
+from app.engine.table import PublicTable, generator
 
 Floats = NDArray[np.float64]
 

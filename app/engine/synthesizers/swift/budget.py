@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from app.engine.columns.table_size import SizeEstimate
+from app.engine.graphical.preparation import Start, opening_errors
+from app.engine.method.base import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit
-from app.engine.synthesizers.base import Session
-from app.engine.synthesizers.opening import Start, opening_errors
-from app.engine.synthesizers.size import SizeEstimate
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 
 _SCORES = 0.05

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count
-from app.engine.privacy.scores import expected_distance_errors
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import public_start
-from app.engine.synthesizers.axes import Axes, escaped
-from app.engine.synthesizers.base import Limits, Preflight, Problem, PublicFacts
-from app.engine.synthesizers.contribution import (
+from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.contribution import (
     expected_error,
     noise_problems,
 )
-from app.engine.synthesizers.forecast import (
+from app.engine.columns.resources import (
     counting_bytes,
     message_problems,
     question_problems,
     run_problems,
     time_problems,
 )
-from app.engine.synthesizers.opening import Keeping, forecast, opening_errors
-from app.engine.synthesizers.public_drift import comparing_errors
-from app.engine.synthesizers.public_reweighted.keeping import (
+from app.engine.graphical.preparation import Keeping, forecast, opening_errors
+from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
+from app.engine.prior import public_model
+from app.engine.prior.drift import comparing_errors
+from app.engine.prior.entities.near_entities import (
     keeping_bytes,
     keeping_cells,
     keeping_problems,
 )
-from app.engine.synthesizers.public_start import compared_cells, start_bytes, start_problems
+from app.engine.prior.public_model import compared_cells, start_bytes, start_problems
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.scores import expected_distance_errors
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.swift.budget import (
     Losses,
     MostCells,
@@ -75,7 +75,7 @@ _FITTING_SECONDS = 5e-6
 def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
     """Pairs of more merged cells are neither scored nor measured; with a public table fewer have
     as many, since each reference is then sent cell by cell."""
-    return public_start.most_pair_cells(axes, *() if is_public else (MOST_SCORED_CELLS,))
+    return public_model.most_pair_cells(axes, *() if is_public else (MOST_SCORED_CELLS,))
 
 
 def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:

@@ -14,20 +14,20 @@ from typing import Literal
 
 import numpy as np
 
+from app.engine.columns.contribution import expected_error
+from app.engine.columns.estimates import Columns, in_rows, rows_per_count
+from app.engine.constraints.structural_zeros import structural_zeros
+from app.engine.graphical.preparation import Opening
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
+from app.engine.method.base import Session
+from app.engine.prior.public_model import PublicStart, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
 from app.engine.privacy.references import on_grid
-from app.engine.synthesizers.base import Session
-from app.engine.synthesizers.columns import Columns, in_rows, rows_per_count
-from app.engine.synthesizers.contribution import expected_error
-from app.engine.synthesizers.opening import Opening
-from app.engine.synthesizers.public_start import PublicStart, most_pair_cells
 from app.engine.synthesizers.swift.budget import MostCells
 from app.engine.synthesizers.swift.portfolio import Noise, Option, Pair, choose, shared
-from app.engine.synthesizers.zeros import structural_zeros
 
 _PULL = 0.35
 _PULL_TO_START = 0.1

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Candidate, Contribution, Count
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers import opening
-from app.engine.synthesizers.base import (
-    Limits,
-    Preflight,
-    Progress,
-    PublicFacts,
-    PublicTable,
-    PublicUse,
-    Session,
-)
-from app.engine.synthesizers.bought import delta_for_values
-from app.engine.synthesizers.columns import Columns
-from app.engine.synthesizers.graphical import TableModel
-from app.engine.synthesizers.public import readable
-from app.engine.synthesizers.public_drift import (
+from app.engine.columns.estimates import Columns
+from app.engine.columns.private_bins import delta_for_values
+from app.engine.graphical import preparation
+from app.engine.graphical.table_model import TableModel
+from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, PublicUse, Session
+from app.engine.prior.drift import (
     NearEntities,
     compare,
     distances,
@@ -29,18 +17,23 @@ from app.engine.synthesizers.public_drift import (
     near_entities,
     scored_by,
 )
-from app.engine.synthesizers.public_reweighted.keeping import (
+from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.prior.entities.near_entities import (
     KeptEntities,
     kept_entities,
     load_either,
 )
-from app.engine.synthesizers.public_reweighted.model import PublicReweightedModel
-from app.engine.synthesizers.public_start import PublicStart, small_pairs
+from app.engine.prior.public_model import PublicStart, small_pairs
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Candidate, Contribution, Count
+from app.engine.public.rows import readable
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.swift import forecast
 from app.engine.synthesizers.swift.budget import Losses, MostCells, usual_shares, with_rows
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.portfolio import Option, Pair
 from app.engine.synthesizers.swift.rounds import Rounds, cell_noise
+from app.engine.table import PublicTable
 
 
 class Swift:
@@ -75,7 +68,7 @@ class Swift:
         seed: int,
         progress: Progress,
     ) -> TableModel | PublicReweightedModel:
-        begun = with_rows(session, opening.start(session, params, progress), params)
+        begun = with_rows(session, preparation.start(session, params, progress), params)
         axes, contribution = begun.axes, begun.contribution
         # What was forecast for a public table holds for one of which no row fits.
         is_public = public is not None
@@ -83,7 +76,7 @@ class Swift:
         public, rows = readable(public, session.schema, axes.names)
         shares = params.shares or usual_shares(begun, session.unit, is_public)
         losses = Losses.of(begun.loss, shares, len(axes.names), is_public)
-        opened = opening.open_columns(session, begun, params, losses.one_way, progress, rows)
+        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
         columns = opened.columns
         most = min(cells.measured, forecast.most_pair_cells(axes, is_public))
         progress(0.1, "scoring pairs")

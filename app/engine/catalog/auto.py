@@ -1,0 +1,135 @@
+"""Which synthesizer runs where a request names none: `auto`.
+
+The choice is made from public facts alone, before anything is charged, and costs nothing. The
+order is what did best on real tables (`docs/synthesizers/auto.md`); of those in order, the first
+that could run is taken, by its own forecast of memory, time and noise from columns, cells, unit
+and guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field
+
+from app.engine.catalog import registry
+from app.engine.catalog.registry import AUTO
+from app.engine.columns.axes import Axes, Bins, choose_axes
+from app.engine.columns.contribution import expected_error
+from app.engine.method.base import Params, PublicFacts
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.swift.budget import looks_twice
+
+__all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "choices", "form_for"]
+
+TITLE = "Picked by the service from public facts, before anything is charged"
+REFERENCE = "The order found best on real tables: docs/synthesizers/auto.md"
+
+_FOR_COLUMNS = 0.25
+"""Of the guarantee: what `swift` is expected to spend on columns."""
+
+_IN_ORDER: Mapping[str, str] = {
+    "swift": "`swift` came nearest to the truth on tables of nearly every kind, in seconds",
+    "mst": "`mst` measures a single tree of pairs, and so needs less memory and time",
+    "independent": "`independent` measures each column alone, which any table allows",
+}
+_TWICE = ", and looks twice at the pairs of so many columns"
+_FROM_PUBLIC_ROWS = ", and starts from the public dataset, whose drift it finds by noisy scores"
+_FROM_PUBLIC_ENTITIES = (
+    ", and keeps the entities of the public dataset where noisy distances tell these to be near"
+)
+_REWEIGHTED = "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
+
+
+class AutoParams(Params):
+    """What any method takes: name a synthesizer to set what is its own."""
+
+    columns: tuple[str, ...] | None = Field(
+        None, description="Columns of the synthetic table; all columns if omitted."
+    )
+    bins: dict[str, Bins] = Field(
+        default_factory=dict, description="Bins of a column, in place of its dictionary's."
+    )
+    target: str | None = Field(
+        None,
+        description="A column whose dependence on the others matters most, as for a classifier; "
+        "left out where the method that is picked has no such wish.",
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """The public facts of a request; `loss` is None where the guarantee could not be booked."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    params: AutoParams
+    loss: PrivacyLoss | None = None
+    public: PublicFacts | None = None
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The chosen columns that there are, as they would be counted."""
+        return choose_axes(self.schema, self.params.columns, self.params.bins, buys=True)[0]
+
+    @property
+    def has_public_entities(self) -> bool:
+        """Whether there may be entities of a public dataset to keep."""
+        return self.public is not None and self.unit.kind == "entity"
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation, in rows, in a cell of a column, were all columns counted for a
+        quarter of the guarantee; None where nothing can be counted."""
+        if self.loss is None or not self.axes.names:
+            return None
+        columns, _ = self.loss.split((_FOR_COLUMNS, 1 - _FOR_COLUMNS))
+        each, *_ = columns.split([1.0] * len(self.axes.names))
+        return expected_error(Contribution(), self.unit, 2**62, each)
+
+    def __str__(self) -> str:
+        kind = "row" if self.unit.kind == "row" else f"entity of at most {self.unit.max_rows} rows"
+        facts = [f"{len(self.axes.names)} columns of {sum(self.axes.shape)} cells", f"unit: {kind}"]
+        if self.noise is not None:
+            facts.append(f"noise of about {self.noise:,.0f} rows in a cell of a column")
+        return ", ".join(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A synthesizer, and why it would be the one."""
+
+    synthesizer: str
+    why: str
+
+
+def choices(request: Request) -> Iterator[Choice]:
+    """What to try, best first."""
+    order = dict(_IN_ORDER)
+    if request.has_public_entities:
+        first, *others = order.items()
+        order = dict([first, ("public_reweighted", _REWEIGHTED), *others])
+    for name, why in order.items():
+        yield Choice(name, f"{why}{_also(name, request)} ({request})")
+
+
+def _also(name: str, request: Request) -> str:
+    if name != "swift":
+        return ""
+    if request.has_public_entities:
+        return _FROM_PUBLIC_ENTITIES
+    if request.public is not None:
+        return _FROM_PUBLIC_ROWS
+    return _TWICE if looks_twice(len(request.axes.names), is_public=False) else ""
+
+
+def form_for(name: str, params: AutoParams) -> dict[str, Any]:
+    """The form of that synthesizer that says what `params` say."""
+    fields = registry.builtin(name).Params.model_fields
+    told = params.model_dump(mode="json", exclude_none=True)
+    return {field: value for field, value in told.items() if field in fields}

@@ -1,0 +1,174 @@
+"""The form of a contribution rule, and the noise that a rule costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.engine.method.base import Params, Problem
+from app.engine.privacy.limits import LARGEST_SCALE
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
+from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
+from app.engine.schema import PrivacyUnit
+
+UNPAID = 2.0**62
+"""The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
+
+
+class ChosenRule(Params):
+    """`rows`, `clipped` or, under a pure guarantee, `distinct`, whichever promises the least error
+    by the bought numbers of rows and distinct values of entities."""
+
+    rule: Literal["auto"] = Field("auto", description="Chosen by what is bought of entities.")
+
+    def widest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+        """The rule of the largest noise among those that may be chosen."""
+        if loss.kind == "pure" or not 1 < unit.max_rows < LARGEST_CLIPPED:
+            return Contribution()
+        return Contribution("clipped", norm=float(unit.max_rows))
+
+    def narrowest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+        """The rule of the smallest noise among those that may be chosen."""
+        if loss.kind == "pure" and unit.max_rows > 1:
+            return Contribution("distinct", limit=1)
+        widest = self.widest(unit, loss)
+        return Contribution("clipped", norm=1.0) if widest.rule == "clipped" else widest
+
+
+class AllRows(Params):
+    """Each unit counts with all its rows, at most the dictionary's `max_rows`."""
+
+    rule: Literal["rows"] = Field("rows", description="Every bounded row counts.")
+
+    def contribution(self) -> Contribution:
+        return Contribution()
+
+
+class DistinctCells(Params):
+    """Each unit counts once in at most `limit` of its cells, drawn at random."""
+
+    rule: Literal["distinct"] = Field(description="Each unit counts once in a cell.")
+    limit: int = Field(ge=1, le=1_000_000, description="The most cells of one unit that count.")
+
+    def contribution(self) -> Contribution:
+        return Contribution("distinct", limit=self.limit)
+
+
+class ClippedCounts(Params):
+    """Each unit's counts are scaled down to Euclidean norm `norm`; not for pure guarantees."""
+
+    rule: Literal["clipped"] = Field(description="Counts of a unit are scaled down to `norm`.")
+    norm: float = Field(
+        ge=1 / GRID,
+        le=1e9,
+        allow_inf_nan=False,
+        description="The largest Euclidean norm of one unit's counts.",
+    )
+
+    def contribution(self) -> Contribution:
+        return Contribution("clipped", norm=self.norm)
+
+
+ContributionForm = Annotated[AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")]
+
+RuleForm = Annotated[
+    ChosenRule | AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")
+]
+"""The same where entities are bought, so that a rule can be chosen."""
+
+
+def expected_error(
+    contribution: Contribution, unit: PrivacyUnit, cells: int, loss: PrivacyLoss
+) -> float:
+    """Standard deviation, in counts, of the noise in a cell of a histogram bought with `loss`."""
+    if loss.amount <= 0:
+        return UNPAID
+    moved = sensitivity(contribution, unit.max_rows, cells)
+    if loss.kind == "pure":
+        return _laplace_deviation(moved.l1_counts / loss.value)
+    return moved.l2_counts / math.sqrt(2 * loss.value)
+
+
+def _laplace_deviation(scale: float) -> float:
+    """Of the discrete Laplace, whose variance is 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+    half = 1 / (2 * scale)
+    return 0.0 if half > 350 else 1 / (math.sqrt(2) * math.sinh(half))
+
+
+def expected_errors(
+    questions: Sequence[Count], shares: Sequence[float], unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[float, ...]:
+    """Standard deviations of the noise in a cell of each of `questions`, bought together.
+
+    Each question names the groupings of all its columns.
+    """
+    return tuple(
+        expected_error(question.contribution, unit, _cells(question), part)
+        for question, part in zip(questions, loss.split(shares), strict=True)
+    )
+
+
+def _cells(question: Count) -> int:
+    return math.prod(question.groupings[name].cells for name in question.columns)
+
+
+def expected_distance(error: float, loss: PrivacyLoss) -> float:
+    """The mean absolute noise of a cell whose noise has standard deviation `error`."""
+    return error * (math.sqrt(1 / 2) if loss.kind == "pure" else math.sqrt(2 / math.pi))
+
+
+def expected_score_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
+    """The scale, in rows, of the noise on one private selection that counts all rows."""
+    if loss.amount <= 0:
+        return UNPAID
+    epsilon = loss.value if loss.kind == "pure" else math.sqrt(8 * loss.value)
+    return 2 * unit.max_rows / epsilon
+
+
+def contribution_problems(
+    contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
+) -> tuple[Problem, ...]:
+    """What the kernel would refuse about a rule."""
+    if contribution.rule != "clipped":
+        return ()
+    if loss.kind == "pure":
+        return (
+            Problem(
+                "/params/contribution/rule",
+                "`clipped` bounds the Euclidean norm, which pure noise cannot use",
+                "choose `rows` or `distinct`, or ask for a guarantee with a delta",
+            ),
+        )
+    if unit.max_rows >= LARGEST_CLIPPED:
+        return (
+            Problem(
+                "/params/contribution/rule",
+                f"`clipped` is for units of fewer than {LARGEST_CLIPPED} rows",
+                "choose `rows` or `distinct`",
+            ),
+        )
+    return ()
+
+
+def noise_problems(
+    errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
+) -> tuple[Problem, ...]:
+    """Noise of these standard deviations would pass the largest scale the kernel draws.
+
+    `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
+    """
+    steps = GRID if contribution.rule == "clipped" else 1
+    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
+    if max(drawn, default=0.0) <= LARGEST_SCALE:
+        return ()
+    return (
+        Problem(
+            "/guarantee",
+            "the noise would pass the largest scale that can be drawn",
+            "ask for a larger guarantee, or measure fewer columns",
+        ),
+    )

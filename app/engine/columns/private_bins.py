@@ -1,0 +1,415 @@
+"""What a run buys of the dictionary before it counts: values that nobody lists, bins of a range.
+
+*Values*. Of a column that leaves them to be found the run buys those that many units have, by
+discovery of keys, before it asks anything else. That takes the delta that is set aside.
+
+*Bins* hold about equal numbers of rows where the dictionary tells a public range alone. In a wide
+one the run first finds the median by counting even cells, then even cells within the cell that
+it lies in, until few codes are left: the rows may fill a tiny part of the range. Then it asks
+for one quantile after another, each halving the largest share of rows that no cut divides yet,
+from a grid between the two answers beside it that is dense near both. So cuts lie close together
+where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
+own. Special values, `other` and null have their cells in any case and are left out of the
+quantiles. Columns whose bins are bought can be counted in finer pieces too (see `shapes`).
+
+*Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
+is bought with an equal part of that of the bins, whatever the answers; cells and grids are made
+of the range and of earlier answers alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.engine.columns.axes import Axes, Bins, choose_axes
+from app.engine.columns.contribution import expected_error, expected_score_error
+from app.engine.columns.within_bins import with_pieces
+from app.engine.grouping import Grouping
+from app.engine.method.base import Problem, Session
+from app.engine.privacy.limits import LARGEST_SCALE
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count, Quantile, Values
+from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
+
+MOST_PIECES = 64
+
+BinsShare = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="Part of the budget that buys the bins which the dictionary leaves to be "
+        "bought; nothing is set aside if there are none.",
+    ),
+]
+ValuesShare = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="Part of the budget that finds the values which the dictionary leaves to be "
+        "found; nothing is set aside if there are none.",
+    ),
+]
+WithinBins = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=MOST_PIECES,
+        description="Pieces into which each bought bin is cut to learn the shape "
+        "within it, by one more histogram of the column; 1: rows are even within bins.",
+    ),
+]
+USUAL_BINS_SHARE = 0.1
+USUAL_WITHIN_BINS = 8
+USUAL_VALUES_SHARE = 0.2
+"""More than for bins: a value that is not found is lost, a coarse bin is not."""
+
+DELTA_FOR_VALUES = 0.1
+"""The part of a guarantee's delta that finding values takes."""
+
+VALUES_OF_UNIT = 4
+"""The most values of one unit that count when values are found."""
+
+_COUNTED_CELLS = 256
+_EVEN_POINTS = 128
+_RISING_POINTS = 64
+MOST_POINTS = _EVEN_POINTS + 2 * _RISING_POINTS + 1
+"""Points of one quantile's grid; no fewer than the cells of one count beside the tail."""
+
+FAR_CUTS = 16
+"""The outermost cells are cut further at this many distances, each twice the one before."""
+
+
+class AxisParams(Protocol):
+    """What a form says of its axes."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None: ...
+    @property
+    def bins(self) -> Mapping[str, Bins]: ...
+    @property
+    def bins_share(self) -> float: ...
+    @property
+    def values_share(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class AxisPlan:
+    """Axes with as many cells as can come out, and what is spent before they are known.
+
+    `found` are the columns whose values are found, `value` the loss of each. `bought` are the
+    numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses are
+    None where nothing is bought; `rest` is what is left beside them. `far_cuts` cut the
+    outermost cells further; each cell of bought bins is cut into at most `within_bins` pieces.
+    """
+
+    axes: Axes
+    params: AxisParams
+    found: tuple[str, ...]
+    value: PrivacyLoss | None
+    bought: Mapping[str, int]
+    questions: int
+    each: PrivacyLoss | None
+    rest: PrivacyLoss
+    far_cuts: int
+    within_bins: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def draws(self) -> int:
+        """Noisy counts and scores of all questions together, and counts of pieces."""
+        pieces = sum(grouping.cells for grouping in self.axes.pieces.values())
+        return MOST_POINTS * self.questions + pieces
+
+    def buy(self, session: Session) -> Axes:
+        """The axes with values and bins that were bought, in which `session.schema` is told from
+        then on; what is not spent stays with the session."""
+        if self.value is not None:
+            for name in self.found:
+                session.find_values(Values(name, _values_of(session.unit)), self.value)
+        axes, _ = choose_axes(session.schema, self.params.columns, self.params.bins, buys=True)
+        if self.each is None:
+            return axes
+        groupings = dict(axes.groupings)
+        for name, bins in self.bought.items():
+            column = session.schema.column(name)
+            edges = _bought_edges(session, column, bins - 1, self.each)
+            groupings[name] = Grouping(with_far_cuts(edges, self.far_cuts), column.tail)
+        return with_pieces(Axes(groupings), tuple(self.bought), self.within_bins)
+
+    def left(self, session: Session) -> PrivacyLoss:
+        """What may be spent after `buy`: no less than `rest`."""
+        return PrivacyLoss(session.remaining.kind, session.remaining.amount)
+
+
+def plan_axes(
+    schema: Schema,
+    unit: PrivacyUnit,
+    params: AxisParams,
+    loss: PrivacyLoss,
+    *,
+    far_cuts: int = FAR_CUTS,
+    within_bins: int = 1,
+) -> AxisPlan:
+    """Axes as `choose_axes` has them, and what is to be bought with shares of `loss`.
+
+    Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
+    Pass `within_bins` where the pieces of the axes are counted too.
+    """
+    axes, problems = choose_axes(schema, params.columns, params.bins, buys=True)
+    found = _to_be_found(schema, axes)
+    bought = _bought(schema, axes, params.bins)
+    questions = sum(
+        bins - 1 + _counts_of_cells(schema.column(name).regular) for name, bins in bought.items()
+    )
+    groupings = {
+        name: _widest(schema.column(name), grouping, bought.get(name, 0) + 2 * far_cuts)
+        if name in (*found, *bought)
+        else grouping
+        for name, grouping in axes.groupings.items()
+    }
+    value, each, rest = _divided(loss, params, len(found), questions)
+    if found:
+        problems += _values_problems(unit, value, found)
+    if each is not None:
+        problems += _noise_problems(unit, each)
+    return AxisPlan(
+        with_pieces(Axes(groupings), tuple(bought), within_bins),
+        params,
+        found,
+        value,
+        bought,
+        questions,
+        each,
+        rest,
+        far_cuts,
+        within_bins,
+        problems,
+    )
+
+
+def delta_for_values(schema: Schema, params: AxisParams) -> float:
+    """The share of a guarantee's delta to be set aside: none where nothing is to be found."""
+    axes, _ = choose_axes(schema, params.columns, params.bins, buys=True)
+    return DELTA_FOR_VALUES if _to_be_found(schema, axes) else 0.0
+
+
+def _to_be_found(schema: Schema, axes: Axes) -> tuple[str, ...]:
+    return tuple(name for name in axes.names if schema.column(name).discovers is not None)
+
+
+def _values_of(unit: PrivacyUnit) -> int:
+    return min(unit.max_rows, VALUES_OF_UNIT)
+
+
+def _divided(
+    loss: PrivacyLoss, params: AxisParams, found: int, questions: int
+) -> tuple[PrivacyLoss | None, PrivacyLoss | None, PrivacyLoss]:
+    """The loss of one column's values, of one question about bins, and of all that follows."""
+    values_share = params.values_share if found else 0.0
+    bins_share = (params.bins_share if questions else 0.0) * (1 - values_share)
+    values, bins, rest = PrivacyLoss(loss.kind, loss.amount).split(
+        (values_share, bins_share, 1 - values_share - bins_share)
+    )
+    value = each = None
+    if found:
+        value = PrivacyLoss(loss.kind, values.amount // found, loss.delta // found)
+    if questions:
+        each = PrivacyLoss(loss.kind, bins.amount // questions)
+    return value, each, rest
+
+
+def _bought(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict[str, int]:
+    declared = {name: schema.column(name).bins for name in axes.names if name not in bins}
+    return {
+        name: chosen.count for name, chosen in declared.items() if isinstance(chosen, QuantileBins)
+    }
+
+
+def _counts_of_cells(regular: int) -> int:
+    """How many counts lead to a cell of so few codes that a grid has them all."""
+    times = 0
+    while regular > MOST_POINTS:
+        regular, times = -(-regular // _COUNTED_CELLS), times + 1
+    return times
+
+
+def _widest(column: Column, grouping: Grouping, bins: int) -> Grouping:
+    if column.discovers is not None:
+        return Grouping.identity(column.discovers, grouping.tail)
+    return Grouping.equal(grouping.regular, grouping.tail, bins)
+
+
+def _values_problems(
+    unit: PrivacyUnit, value: PrivacyLoss | None, found: Sequence[str]
+) -> tuple[Problem, ...]:
+    if value is None or not value.delta:
+        names = ", ".join(f"`{name}`" for name in found)
+        return (
+            Problem(
+                "/guarantee",
+                f"the values of {names} are to be found, which takes some delta",
+                "ask for a guarantee with a delta, or name `columns` without them",
+            ),
+        )
+    rule = Contribution("distinct", _values_of(unit))
+    error = expected_error(rule, unit, 2 * VALUES_OF_UNIT, value)
+    if error <= LARGEST_SCALE:
+        return ()
+    return (
+        Problem(
+            "/params/values_share",
+            "the noise of a value's count would pass the largest scale that can be drawn",
+            "raise it, ask for a larger guarantee, or name `columns` without such values",
+        ),
+    )
+
+
+def _noise_problems(unit: PrivacyUnit, each: PrivacyLoss) -> tuple[Problem, ...]:
+    counted = expected_error(Contribution(), unit, _COUNTED_CELLS, each)
+    if max(counted, expected_score_error(unit, each)) <= LARGEST_SCALE:
+        return ()
+    return (
+        Problem(
+            "/params/bins_share",
+            "the noise of a quantile would pass the largest scale that can be drawn",
+            "raise it, ask for a larger guarantee, or give public `bins`",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Two neighbouring quantiles (0 and 1 at first), and the codes that can lie between them:
+    those of the two answers too, and what their grids left out beyond them."""
+
+    low: int
+    high: int
+    q_low: float
+    q_high: float
+
+    @property
+    def share(self) -> float:
+        return self.q_high - self.q_low
+
+    @property
+    def middle(self) -> float:
+        return (self.q_low + self.q_high) / 2
+
+    def halves(self, answer: _Answer) -> tuple[_Stretch, _Stretch]:
+        return (
+            _Stretch(self.low, answer.most, self.q_low, self.middle),
+            _Stretch(answer.least, self.high, self.middle, self.q_high),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The code named, and how far off, without noise, the quantile itself can be."""
+
+    code: int
+    least: int
+    most: int
+
+    @property
+    def is_exact(self) -> bool:
+        return self.least == self.code == self.most
+
+
+def _bought_edges(
+    session: Session, column: Column, questions: int, loss: PrivacyLoss
+) -> tuple[int, ...]:
+    """Edges of a grouping; fewer questions are asked if nothing is left to be divided."""
+    last = column.regular - 1
+    whole = _Stretch(0, last, 0.0, 1.0)
+    located = _around_the_median(session, column, loss) if questions else whole
+    stretches = [whole]
+    named = {0, last}
+    cuts = {0, column.regular}
+    for _ in range(questions):
+        open_ones = [each for each in stretches if _is_open(each, cuts)]
+        if not open_ones:
+            break
+        widest = max(open_ones, key=lambda each: each.share)
+        within = located if widest is whole else widest
+        answer = _quantile(session, column, within, loss)
+        is_mass = answer.is_exact and answer.code in named
+        cuts |= {answer.code, answer.code + 1} if is_mass else {answer.code}
+        named.add(answer.code)
+        place = stretches.index(widest)
+        stretches[place : place + 1] = widest.halves(answer)
+    return tuple(sorted(cuts))
+
+
+def _around_the_median(session: Session, column: Column, loss: PrivacyLoss) -> _Stretch:
+    """Few codes that hold the median, found by counting finer and finer cells."""
+    low, end = 0, column.regular
+    for _ in range(_counts_of_cells(column.regular)):
+        length = -(-(end - low) // _COUNTED_CELLS)
+        inner = [*range(low, end, length), end]
+        cuts = sorted({0, *inner, column.regular})
+        query = Count((column.name,), {column.name: Grouping(tuple(cuts), column.tail)})
+        (answer,) = session.count([query], loss)
+        below = np.cumsum(answer.values[: len(cuts) - 1])
+        crossed = cuts[int(np.argmax(below >= below[-1] / 2))]
+        place = bisect_right(inner, min(max(crossed, low), end - 1)) - 1
+        low, end = inner[place], inner[place + 1]
+    return _Stretch(low, end - 1, 0.0, 1.0)
+
+
+def _is_open(stretch: _Stretch, cuts: set[int]) -> bool:
+    """Whether an answer within it can add a cut."""
+    length = stretch.high - stretch.low
+    return length > 1 or (length == 1 and stretch.high not in cuts)
+
+
+def _quantile(session: Session, column: Column, within: _Stretch, loss: PrivacyLoss) -> _Answer:
+    codes = _points(within.low, within.high)
+    places, first = np.unique(column.places(codes)[0].astype(np.float64), return_index=True)
+    grid, codes = tuple(places.tolist()), codes[first]
+    query = Quantile(column.name, within.middle, grid, regular_only=True)
+    place = grid.index(session.quantile(query, loss))
+    code = int(codes[place])
+    before, after = codes[max(place - 1, 0)], codes[min(place + 1, len(codes) - 1)]
+    return _Answer(
+        code,
+        code if code - before <= 1 else int(before),
+        code if after - code <= 1 else int(after),
+    )
+
+
+def _points(low: int, high: int) -> NDArray[np.int64]:
+    """Every code, or some evenly spaced and some at rising distances from either end."""
+    span = high - low
+    if span < MOST_POINTS:
+        return np.arange(low, high + 1)
+    even = np.linspace(0, span, _EVEN_POINTS + 1)
+    rising = np.geomspace(1, span, _RISING_POINTS)
+    steps = np.rint(np.concatenate([even, rising, span - rising]))
+    return low + np.unique(steps.astype(np.int64))
+
+
+def with_far_cuts(edges: Sequence[int], far_cuts: int) -> tuple[int, ...]:
+    """Cuts in the outermost cells, at distances from their inner edges that start with the
+    length of the cell beside and double: far out rows become few and uneven."""
+    if not far_cuts or len(edges) < 3:
+        return tuple(edges)
+    steps = [2**i - 1 for i in range(1, far_cuts + 1)]
+    # A cell of one code is a point mass; the tail is the cell beside it.
+    first = 1 if edges[1] == 1 and len(edges) > 3 else 0
+    last = len(edges) - 1
+    if edges[last] - edges[last - 1] == 1 and last - first > 2:
+        last -= 1
+    below = [edges[first + 1] - (edges[first + 2] - edges[first + 1]) * step for step in steps]
+    above = [edges[last - 1] + (edges[last - 1] - edges[last - 2]) * step for step in steps]
+    cuts = {cut for cut in below if cut > edges[first]}
+    cuts |= {cut for cut in above if cut < edges[last]}
+    return tuple(sorted({*edges, *cuts}))

@@ -1,0 +1,199 @@
+"""Where rows lie within the cells of a column: its shape, from a noisy histogram of finer pieces.
+
+A bin that holds a twentieth of the rows can be wide, and what it holds uneven: spikes, weekdays,
+one end of a long tail. Where bins are bought, each is therefore cut into *pieces*, which are
+counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. What the pieces
+stray from an even bin is drawn towards nothing as far as the noise calls for, over runs of
+neighbours (see `smoothing`): a bin of which the counts tell nothing stays even. Where public rows
+are at hand, the pieces stray from these in place of an even bin if that is nearer to the counts.
+Rows of a cell are dealt to its pieces by those shares, whatever their other columns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.columns.axes import Axes
+from app.engine.columns.rare_cells import Compression
+from app.engine.grouping import Grouping
+from app.engine.inference.measurements import NoisyMarginal
+from app.engine.inference.projection import onto_simplex
+from app.engine.inference.smoothing import smoothed
+from app.engine.method.model_file import ModelFormatError, weights
+from app.engine.public.rows import PublicRows
+from app.engine.schema import Schema
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_FAR_WIDER = 16
+"""A bin that is so many times as wide as its neighbour: an equal piece of it is wider too."""
+
+
+def with_pieces(axes: Axes, names: Sequence[str], most: int) -> Axes:
+    """The same axes, where each cell of the columns `names` is cut into `most` pieces at most.
+
+    A cell of fewer codes is cut into these. A column of which no cell can be cut gets no pieces.
+    """
+    cut = {name: _cut(axes.groupings[name], most) for name in names}
+    return Axes(
+        axes.groupings,
+        {name: pieces for name, pieces in cut.items() if pieces != axes.groupings[name]},
+    )
+
+
+def _cut(cells: Grouping, most: int) -> Grouping:
+    widths = [high - low for low, high in zip(cells.edges, cells.edges[1:], strict=False)]
+    edges = [0]
+    for place, (low, width) in enumerate(zip(cells.edges, widths, strict=False)):
+        before, after = (
+            widths[near] if 0 <= near < len(widths) else cells.regular
+            for near in (place - 1, place + 1)
+        )
+        ends = _ends(width, min(most, width), min(before, after))
+        if after < before:
+            ends = [*(width - end for end in reversed(ends[:-1])), width]
+        edges += [low + end for end in ends]
+    return Grouping(tuple(edges), cells.tail)
+
+
+def _ends(width: int, many: int, narrow: int) -> list[int]:
+    """Where pieces of a bin end, from the side of its narrower neighbour.
+
+    They are equal; but if a bin is far wider than the neighbour, as bought bins of a long tail
+    are, most of what it holds lies near that side, and each piece is 2^s times as far out as the
+    one before, for the least s whose first piece is no wider than the neighbour.
+    """
+    if many == 1 or width <= _FAR_WIDER * narrow:
+        return [width * place // many for place in range(1, many + 1)]
+    shift = 1
+    while width >> shift * (many - 1) > narrow:
+        shift += 1
+    ends = [max(width >> shift * (many - place), 1) for place in range(1, many + 1)]
+    return sorted(set(ends))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`pieces` cut the cells of a column; `within` has the cell of each and its share of it."""
+
+    pieces: Grouping
+    within: Compression
+
+    @classmethod
+    def of(
+        cls,
+        cells: Grouping,
+        pieces: Grouping,
+        counted: NoisyMarginal,
+        counts: Floats,
+        public: Integers | None = None,
+    ) -> Shape:
+        """counted: noisy rows in each piece; counts: rows in each cell, none negative.
+
+        public: the column's codes in public rows.
+        """
+        cell = _cell_of(cells, pieces)
+        base = pieces.widths() / cells.widths()[cell]
+        if public is not None:
+            base = _nearer(base, _of_public(pieces, cell, base, public), counted, counts[cell])
+        divided = np.flatnonzero(np.bincount(cell)[cell] > 1)
+        expected = base * counts[cell]
+        stray = smoothed(
+            (counted.values - expected)[divided],
+            float(np.mean(counted.variance)),
+            float(counts.sum()),
+        )
+        rows = expected.copy()
+        rows[divided] += stray.means
+        return cls(pieces, Compression(cell, _shares(rows, cell, counts, base)))
+
+    def expand(self, cells: Integers, rng: np.random.Generator) -> Integers:
+        """A stored code for each cell, uniform over the codes of the piece that it is dealt to."""
+        return self.pieces.expand(self.within.restore(cells, rng), rng)
+
+
+def _cell_of(cells: Grouping, pieces: Grouping) -> Integers:
+    tail = pieces.regular + np.arange(pieces.tail)
+    return cells.cell_of(np.concatenate([np.asarray(pieces.edges[:-1]), tail]))
+
+
+def _of_public(pieces: Grouping, cell: Integers, even: Floats, codes: Integers) -> Floats:
+    """Each piece's share of its cell in public rows, to which each cell has an even one added."""
+    counts = np.bincount(pieces.cell_of(codes), minlength=pieces.cells) + even
+    shares: Floats = counts / np.bincount(cell, counts)[cell]
+    return shares
+
+
+def _nearer(one: Floats, other: Floats, counted: NoisyMarginal, counts: Floats) -> Floats:
+    """Whichever shares of the cells' counts are nearer to the noisy ones, in squares."""
+    apart = [float(((counted.values - shares * counts) ** 2).sum()) for shares in (one, other)]
+    return one if apart[0] <= apart[1] else other
+
+
+def _shares(rows: Floats, cell: Integers, counts: Floats, base: Floats) -> Floats:
+    """Each piece's share of its cell, from estimates of rows that may be negative."""
+    shares = base.copy()
+    starts = np.searchsorted(cell, np.arange(counts.size + 1))
+    for number in np.flatnonzero(counts > 0):
+        place = slice(starts[number], starts[number + 1])
+        shares[place] = onto_simplex(rows[place] / counts[number], 1.0)
+    return shares
+
+
+def shapes_of(
+    axes: Axes,
+    counted: Sequence[NoisyMarginal],
+    counts: Mapping[str, Floats],
+    public: PublicRows | None = None,
+) -> dict[str, Shape]:
+    """The shape of each column that has pieces: `counted` in their order, `counts` by column."""
+    codes = {} if public is None else public.codes
+    return {
+        name: Shape.of(axes.groupings[name], pieces, marginal, counts[name], codes.get(name))
+        for (name, pieces), marginal in zip(axes.pieces.items(), counted, strict=True)
+    }
+
+
+def expanded(
+    name: str,
+    cells: Integers,
+    axes: Axes,
+    shapes: Mapping[str, Shape],
+    rng: np.random.Generator,
+) -> Integers:
+    """A stored code for each cell of a column: by its shape, else uniform over the cell."""
+    if name in shapes:
+        return shapes[name].expand(cells, rng)
+    return axes.groupings[name].expand(cells, rng)
+
+
+def shapes_to_json(shapes: Mapping[str, Shape]) -> list[list[Any]]:
+    return [[name, shape.pieces.to_json()] for name, shape in shapes.items()]
+
+
+def shape_arrays(shapes: Mapping[str, Shape]) -> dict[str, Floats]:
+    return {f"pieces{i}": shape.within.shares for i, shape in enumerate(shapes.values())}
+
+
+def stored_shapes(
+    wire: Any, arrays: Mapping[str, NDArray[Any]], axes: Axes, schema: Schema
+) -> dict[str, Shape]:
+    """Shapes of a stored model over `axes`; raises `ModelFormatError` for impossible ones."""
+    pieces = Axes.from_json(wire, schema).groupings
+    return {
+        name: _stored(name, cut, weights(arrays, f"pieces{i}", (cut.cells,)), axes)
+        for i, (name, cut) in enumerate(pieces.items())
+    }
+
+
+def _stored(name: str, pieces: Grouping, shares: Floats, axes: Axes) -> Shape:
+    cells = axes.groupings.get(name)
+    if cells is None or not set(cells.edges) <= set(pieces.edges) or pieces.merge or cells.merge:
+        raise ModelFormatError("the stored model's pieces do not cut its cells")
+    return Shape(pieces, Compression.stored(_cell_of(cells, pieces), shares))

@@ -1,0 +1,67 @@
+"""What a form says of entities, and which columns are looked at if it says nothing."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from app.engine.columns.axes import Axes
+from app.engine.method.base import Params, Problem
+from app.engine.schema import PrivacyUnit
+
+MOST_COLUMNS = 12
+USUAL_COLUMNS = 4
+_FEWEST_CELLS = 3
+
+
+class EntityForm(Params):
+    """How entities are made of rows. Nothing is spent on it where each unit has one row."""
+
+    share: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Part of the budget that buys how many rows and distinct values entities "
+        "have, and how many entities and rows there are.",
+    )
+    distinct: tuple[str, ...] | None = Field(
+        None,
+        max_length=MOST_COLUMNS,
+        description="Columns whose number of distinct values per entity is bought, with how "
+        "evenly its rows are spread over them. If omitted: of the columns without bins the four "
+        "with the most cells, then of the others.",
+    )
+
+
+def has_entities(unit: PrivacyUnit) -> bool:
+    """Whether a unit can have several rows, so that there is something to buy."""
+    return unit.kind == "entity" and unit.max_rows > 1
+
+
+def chosen_columns(form: EntityForm, axes: Axes) -> tuple[str, ...]:
+    """The columns looked at: those named, or the usual ones.
+
+    Random rows have the more distinct values, and are so the further off, the more cells a
+    column has; and bins hold numbers, which tell entities apart less than names and places do.
+    """
+    if form.distinct is not None:
+        return tuple(name for name in dict.fromkeys(form.distinct) if name in axes.groupings)
+    wide = [name for name in axes.names if axes.groupings[name].cells >= _FEWEST_CELLS]
+    first = sorted(wide, key=lambda name: (_has_bins(axes, name), -axes.groupings[name].cells))
+    return tuple(sorted(first[:USUAL_COLUMNS], key=axes.names.index))
+
+
+def _has_bins(axes: Axes, name: str) -> bool:
+    grouping = axes.groupings[name]
+    return len(grouping.edges) - 1 < grouping.regular
+
+
+def column_problems(form: EntityForm, axes: Axes) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            f"/params/entities/distinct/{place}",
+            f"`{name}` is not among the chosen columns",
+            "name a chosen column",
+        )
+        for place, name in enumerate(form.distinct or ())
+        if name not in axes.groupings
+    )

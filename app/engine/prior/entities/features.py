@@ -1,0 +1,60 @@
+"""What public rows add to a histogram, under the rule by which private units are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.public.rows import PublicRows
+
+Floats = NDArray[np.float64]
+Cells = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Row r adds `amounts[r]` to cell `cells[r]` of a histogram of `shape`, flat in C order."""
+
+    shape: tuple[int, ...]
+    cells: Cells
+    amounts: Floats
+
+    def counts(self, weights: Floats) -> Floats:
+        """The flat histogram of rows of these weights, shape (cells,)."""
+        counts = np.bincount(self.cells, weights * self.amounts, minlength=prod(self.shape))
+        return counts.astype(np.float64)
+
+
+def features_of(count: Count, rows: PublicRows) -> Features:
+    """The expected contribution of each row of its entity's (over the draws of `distinct`).
+
+    The count names the groupings of all its columns.
+    """
+    shape = tuple(count.groupings[name].cells for name in count.columns)
+    cells = np.zeros(rows.rows, dtype=np.int64)
+    for name in count.columns:
+        grouping = count.groupings[name]
+        cells = cells * grouping.cells + grouping.cell_of(rows.codes[name])
+    return Features(shape, cells, _amounts(count.contribution, cells, prod(shape), rows))
+
+
+def _amounts(rule: Contribution, cells: Cells, size: int, rows: PublicRows) -> Floats:
+    if rule.rule == "rows":
+        return np.ones(rows.rows)
+    pairs, place, times = np.unique(
+        rows.entity * size + cells, return_inverse=True, return_counts=True
+    )
+    owner = pairs // size
+    if rule.rule == "clipped":
+        assert rule.norm is not None
+        norms = np.sqrt(np.bincount(owner, times.astype(np.float64) ** 2, rows.entities))
+        clipped: Floats = np.minimum(1.0, rule.norm / norms)[rows.entity]
+        return clipped
+    most = 1 if rule.limit is None else rule.limit
+    distinct = np.bincount(owner, minlength=rows.entities)
+    drawn: Floats = np.minimum(1.0, most / distinct)[rows.entity] / times[place.reshape(-1)]
+    return drawn

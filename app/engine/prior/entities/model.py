@@ -1,0 +1,157 @@
+"""The fitted model: public rows with their weights, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.method.model_file import ModelFormatError, number, pack, unpack, weights
+from app.engine.prior.entities.sampling import WeighedRows, dealt
+from app.engine.privacy.wire import narrowed
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import Table
+
+NAME = "public_reweighted"
+
+
+@dataclass(frozen=True)
+class PublicReweightedModel:
+    """codes: a private code of each atom of `weighed`. kept: the columns that
+    stay with the entity when a content is redrawn. units: the noisy number of entities (of rows
+    on a row unit). method: the name of the synthesizer that fitted it."""
+
+    unit: PrivacyUnit
+    codes: dict[str, NDArray[np.int64]]
+    kept: tuple[str, ...]
+    weighed: WeighedRows
+    units: int
+    smooth: float
+    method: str = NAME
+
+    @property
+    def rows_each(self) -> float:
+        """Rows of an entity, drawn by weight."""
+        shares = self.weighed.entities / self.weighed.entities.sum()
+        return float(shares @ self.weighed.sizes)
+
+    @property
+    def noisy_rows(self) -> int:
+        return min(round(self.units * self.rows_each), self.units * self.unit.max_rows)
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        """`rows` rows; None: those of the noisy number of entities."""
+        most = self.unit.max_rows
+        if rows is None:
+            entities, wanted = self.units, self.noisy_rows
+        else:
+            entities = round(rows / max(self.rows_each, 1e-9))
+            entities = max(entities, -(-rows // most), min(rows, 1))
+            wanted = rows
+        if not wanted:
+            return self._table(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        made = dealt(self.weighed, min(entities, wanted), wanted, most, self.smooth, rng)
+        return self._table(made.slots, made.contents, made.entity)
+
+    def _table(
+        self, slots: NDArray[np.int64], contents: NDArray[np.int64], entity: NDArray[np.int64]
+    ) -> Table:
+        codes = {
+            name: column[slots if name in self.kept else contents]
+            for name, column in self.codes.items()
+        }
+        return Table(codes, len(slots), entity if self.unit.kind == "entity" else None)
+
+    def dump(self) -> bytes:
+        header = {
+            "model": self.method,
+            "atoms": "public",
+            "columns": list(self.codes),
+            "kept": list(self.kept),
+            "units": self.units,
+            "smooth": self.smooth,
+        }
+        arrays = {f"codes{i}": narrowed(each) for i, each in enumerate(self.codes.values())}
+        arrays |= {
+            "sizes": narrowed(np.diff(self.weighed.starts)),
+            "entities": self.weighed.entities,
+            "rows": self.weighed.rows,
+            "pool": narrowed(self.weighed.pool),
+            "place": narrowed(self.weighed.place),
+            "alike": narrowed(self.weighed.alike),
+        }
+        return pack(header, arrays)
+
+
+def is_weighed(data: bytes) -> bool:
+    """Whether a stored model is one of public rows; raises `ModelFormatError` for no model."""
+    return unpack(data)[0].get("atoms") == "public"
+
+
+def load_model(
+    schema: Schema, unit: PrivacyUnit, data: bytes, method: str = NAME
+) -> PublicReweightedModel:
+    """A stored model of `method`. Raises `ModelFormatError` for one of another dictionary or
+    unit."""
+    header, arrays = unpack(data)
+    if header.get("model") != method or header.get("atoms") != "public":
+        raise ModelFormatError("the stored model is of another synthesizer")
+    smooth = header.get("smooth")
+    if not isinstance(smooth, int | float) or not 0 <= smooth <= 1:
+        raise ModelFormatError("the stored model has no valid `smooth`")
+    sizes = _whole(arrays, "sizes", 1, unit.max_rows)
+    if not sizes.size:
+        raise ModelFormatError("the stored model has no rows")
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    codes = _codes(header.get("columns"), arrays, schema)
+    atoms = len(next(iter(codes.values())))
+    if atoms < starts[-1]:
+        raise ModelFormatError("the stored model has entities without rows")
+    kept = header.get("kept")
+    if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
+        raise ModelFormatError("the stored model has no valid `kept`")
+    weighed = WeighedRows(
+        starts,
+        weights(arrays, "entities", (len(sizes),)),
+        weights(arrays, "rows", (atoms,)),
+        _whole(arrays, "pool", 0, atoms, atoms),
+        _whole(arrays, "place", 0, atoms, atoms),
+        _whole(arrays, "alike", 0, atoms, atoms),
+    )
+    if not (weighed.entities > 0).all() or not weighed.rows.sum() > 0:
+        raise ModelFormatError("the stored model has no entity to draw")
+    return PublicReweightedModel(
+        unit, codes, tuple(kept), weighed, number(header, "units"), float(smooth), method
+    )
+
+
+def _whole(
+    arrays: Mapping[str, NDArray[Any]], name: str, least: int, most: int, length: int | None = None
+) -> NDArray[np.int64]:
+    array = arrays.get(name)
+    if array is None or array.ndim != 1 or array.dtype.kind != "i":
+        raise ModelFormatError(f"the stored model has no valid `{name}`")
+    if length is not None and len(array) != length:
+        raise ModelFormatError(f"`{name}` of the stored model is of another length")
+    if array.size and not least <= array.min() <= array.max() <= most:
+        raise ModelFormatError(f"`{name}` of the stored model holds impossible values")
+    return array.astype(np.int64)
+
+
+def _codes(
+    columns: Any, arrays: Mapping[str, NDArray[Any]], schema: Schema
+) -> dict[str, NDArray[np.int64]]:
+    known = {column.name: column.codes for column in schema.columns}
+    is_list = isinstance(columns, list) and columns
+    if not is_list or not all(isinstance(name, str) and name in known for name in columns):
+        raise ModelFormatError("the stored model does not fit the dictionary")
+    codes = {
+        name: _whole(arrays, f"codes{position}", 0, known[name] - 1)
+        for position, name in enumerate(columns)
+    }
+    if len({len(column) for column in codes.values()}) != 1:
+        raise ModelFormatError("the columns of the stored model differ in length")
+    return codes

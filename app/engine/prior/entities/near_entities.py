@@ -1,0 +1,224 @@
+"""Public entities kept with all their rows, where `mst`, `swift` or `aim` find them near enough.
+
+They are weighed by what these have bought before they choose pairs: classes of entities and
+columns. So weighed they tell what a row of histograms would be; noisy distances from that, beside
+those from the model of rows, decide between the two (`public_drift`). If they are kept, the
+histograms that this distance tells to be off are counted, as in `public_reweighted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.columns.axes import Axes
+from app.engine.entities.measurement import Bought
+from app.engine.entities.params import has_entities
+from app.engine.graphical.preparation import Keeping, Opening
+from app.engine.graphical.table_model import TableModel
+from app.engine.method.base import Problem, PublicFacts, Session
+from app.engine.prior.entities.features import features_of
+from app.engine.prior.entities.fitting import (
+    fitted,
+    one_way,
+    row_weights,
+    weighed_units,
+)
+from app.engine.prior.entities.missing_values import with_missing_values
+from app.engine.prior.entities.model import (
+    PublicReweightedModel,
+    is_weighed,
+    load_model,
+)
+from app.engine.prior.entities.ordering import in_order
+from app.engine.prior.entities.params import PublicReweightedParams
+from app.engine.prior.entities.rules import lawful, still_lawful
+from app.engine.prior.entities.selection import most_telling
+from app.engine.prior.public_model import compared_cells, most_pair_cells
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.queries import Contribution, Count
+from app.engine.public.rows import PublicDataUnfit, PublicRows
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable, generator
+
+Floats = NDArray[np.float64]
+Pair = tuple[str, str]
+
+MOST_ROWS = 2**18
+"""Of a public table of more rows entities are not kept: weighing them would take minutes."""
+
+_MOST_TERMS = 2**22
+"""Rows times chosen histograms."""
+
+_MOST_OWN_CELLS = 2**16
+"""Of a pair whose cells are not merged; fewer where pairs are many, so that all pairs together have
+no more cells than can be compared."""
+
+_COPIES_OF_PUBLIC = 8
+"""As read, in order, moved, mixed, joined, and in the stored model."""
+_BYTES_OF_CELL = 400
+"""What is expected in it, its noisy count, their copies through the pipe, and what the fit holds:
+460 were measured for 2.6 million cells, with all else that the process holds."""
+_BYTES_OF_TERM = 64
+"""Cells, amounts and terms, of a row and its mixed one, for each histogram."""
+
+_FORM = PublicReweightedParams()
+
+
+@dataclass(frozen=True)
+class KeptEntities:
+    """Public entities, weighed by what was counted of entities and columns.
+
+    opened: the columns counted. units: weights of entities, shape (entities,); weights: of their
+    rows, shape (rows,).
+    """
+
+    opened: Opening
+    rows: PublicRows
+    units: Floats
+    weights: Floats
+    seed: int
+
+    @classmethod
+    def of(
+        cls, rows: PublicRows, session: Session, opened: Opening, bought: Bought, seed: int
+    ) -> KeptEntities:
+        """Raises `PublicDataUnfit` if no row keeps the rules of the dictionary."""
+        schema, found = session.schema, opened.measured.answers
+        rows = in_order(lawful(rows, schema), session.unit, seed)
+        units = weighed_units(bought.size.entities, [bought.by_rows], rows, schema)
+        base = units[rows.entity]
+        told = [one_way(answer, rows) for answer in found]
+        moved = with_missing_values(rows, base, told, generator(seed + 1))
+        rows = still_lawful(moved, rows, schema)
+        return cls(opened, rows, units, row_weights(base, found, rows), seed)
+
+    def expected(self, count: Count) -> Floats:
+        """The histogram of the weighed entities, in its shape."""
+        shape = [count.groupings[name].cells for name in count.columns]
+        return features_of(count, self.rows).counts(self.weights).reshape(shape)
+
+    def counted(
+        self,
+        session: Session,
+        distances: Mapping[Pair, float],
+        loss: PrivacyLoss,
+        weight: Callable[[Pair], float],
+    ) -> PublicReweightedModel:
+        """The model, after the histograms have been counted that are worth it.
+
+        `distances`: of pairs, by how much they are off at least, as a share of all counts;
+        `weight`: how much the error of a pair counts beside the others'.
+        """
+        unit, rule = session.unit, _FORM.rule(session.unit, loss)
+        counts = [self._count(pair, rule) for pair in distances]
+        expected = [self.expected(count).ravel() for count in counts]
+        off = [
+            share * float(each.sum())
+            for share, each in zip(distances.values(), expected, strict=True)
+        ]
+        most = max(1, _MOST_TERMS // max(1, self.rows.rows))
+        asked = most_telling(
+            counts,
+            expected,
+            off,
+            unit,
+            loss,
+            most=most,
+            weights=[weight(pair) for pair in distances],
+        )
+        answers = session.count(asked, loss)
+        return fitted(
+            self.opened.columns.axes,
+            _FORM,
+            unit,
+            session.schema,
+            self.rows,
+            self.units,
+            (*self.opened.measured.answers, *answers),
+            generator(self.seed + 2),
+        )
+
+    def _count(self, pair: Pair, rule: Contribution) -> Count:
+        """In the cells of the dictionary, if these are few: cells that noise drowns lean on what
+        public rows tell of them, and need not be merged."""
+        own, merged = self.opened.columns.axes.groupings, self.opened.columns.merged.groupings
+        most = min(_MOST_OWN_CELLS, most_pair_cells(self.opened.columns.axes))
+        are_few = prod(own[name].cells for name in pair) <= most
+        groupings = own if are_few else merged
+        return Count(pair, {name: groupings[name] for name in pair}, rule)
+
+
+def kept_entities(
+    session: Session,
+    opened: Opening,
+    rows: PublicRows,
+    keeping: Keeping,
+    *,
+    public: PublicTable,
+    seed: int,
+) -> KeptEntities | None:
+    """The entities that may be kept; None where there are none, or by the form.
+
+    `public`: the table that `rows` are those of that fit.
+    """
+    facts, bought = PublicFacts(public.schema, public.table.rows), opened.bought
+    if bought is None or not may_keep(session.unit, facts, keeping):
+        return None
+    try:
+        return KeptEntities.of(rows, session, opened, bought, seed)
+    except PublicDataUnfit:
+        return None
+
+
+def may_keep(unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping) -> bool:
+    """Whether public entities may be kept, as far as public facts tell."""
+    if public is None or keeping == "group" or public.rows > MOST_ROWS:
+        return False
+    return has_entities(unit) and public.schema.entity is not None
+
+
+def keeping_problems(
+    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping
+) -> tuple[Problem, ...]:
+    """Why entities that are to be kept cannot be."""
+    if keeping != "keep" or may_keep(unit, public, keeping):
+        return ()
+    if public is not None and public.rows > MOST_ROWS:
+        message = f"entities of at most {MOST_ROWS} public rows can be kept"
+        return (Problem("/params/public_entities", message, "choose `auto` or `group`"),)
+    message = "there are no public entities to be kept"
+    remedy = "name a `public_dataset` with an `entity` unit, as the private one has; or `auto`"
+    return (Problem("/params/public_entities", message, remedy),)
+
+
+def keeping_cells(
+    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
+) -> int:
+    """The most cells of pairs that are counted if entities are kept."""
+    return compared_cells(axes) if may_keep(unit, public, keeping) else 0
+
+
+def keeping_bytes(
+    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
+) -> int:
+    """Memory to weigh public entities, and of the model of them."""
+    if public is None or not may_keep(unit, public, keeping):
+        return 0
+    columns = len(axes.names)
+    pairs = min(columns * (columns - 1) // 2, max(1, _MOST_TERMS // max(1, public.rows)))
+    held = 8 * (columns + 1) * _COPIES_OF_PUBLIC + _BYTES_OF_TERM * (columns + pairs)
+    return public.rows * held + keeping_cells(unit, public, keeping, axes) * _BYTES_OF_CELL
+
+
+def load_either(
+    method: str, schema: Schema, unit: PrivacyUnit, data: bytes
+) -> TableModel | PublicReweightedModel:
+    """A stored model of `method`, of rows or of public entities; raises `ModelFormatError`."""
+    if is_weighed(data):
+        return load_model(schema, unit, data, method)
+    return TableModel.load(method, schema, unit, data)

@@ -1,0 +1,398 @@
+"""What a public table tells of how columns depend on each other: where a model starts.
+
+The public rows make a base measure, a product of conditional distributions over the cliques of
+a junction tree; fitted to the noisy columns of the private table it is the start M. No question
+is asked for it.
+
+*The tree.* Pairs of columns are joined whose public histogram is further from independence than
+the sampling of its rows explains, those first that tell most, while the tree stays small.
+
+*The cliques.* A pairwise model, fitted to the public histograms of these pairs, is what a clique
+is thought to be. Its rows are then mixed in: a cell's probability given the separator is
+(n + a m) / (N + a), where n of the N public rows with these separator cells lie in the cell, m is
+what the pairwise model says, and a is what foretells an entity's rows best from those of all other
+entities, clique by clique. Where public rows are few the pairwise model stands, and where they
+are many they speak for themselves.
+
+What has changed since the public table was made is for `public_drift` to find.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.columns.axes import Axes
+from app.engine.columns.estimates import Columns
+from app.engine.columns.resources import time_problems
+from app.engine.compiled import compiled
+from app.engine.constraints.structural_zeros import structural_zeros
+from app.engine.inference.estimation import fit
+from app.engine.inference.junction import GrowingTree, JunctionTree
+from app.engine.inference.measurements import AxisNames, NoisyMarginal
+from app.engine.inference.model import GraphicalModel
+from app.engine.inference.pairs import pair_marginals
+from app.engine.inference.prior import Factor
+from app.engine.method.base import Limits, Problem, PublicFacts
+from app.engine.privacy.queries import SCORE_STEP, GridReference
+from app.engine.public.rows import PublicRows, public_problems
+from app.engine.schema import PrivacyUnit, Schema
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Pair = tuple[str, str]
+
+_PRICES = (0.0, 0.3, 1.0, 3.0)
+"""Of a cell of the tree, in gains of all pairs over the most cells."""
+_LOOKED_AT = 12
+_LOOKED_AT_IN_ALL = 24_000
+"""Pairs that are held against each other for a place in the tree: so many at once, and fewer
+where there are thousands."""
+
+_WEIGHTS = tuple(4.0**power for power in range(-2, 13))
+"""Rows that the pairwise model is worth beside the public rows of a separator's cell."""
+
+_PULL = 0.5
+_LEAST_DEPENDENCE = 0.05
+_PUBLIC_TOLERANCE = 0.2
+_START_TOLERANCE = 0.1
+_LEAST_SHRINKAGE = 0.02
+_TINY = 1e-250
+
+_MOST_COMPARED_CELLS = 2**21
+"""Cells of all pairs that are compared, for each of two references."""
+
+_COPIES_OF_PUBLIC = 5
+"""As read, translated, those kept, in cells, and what a clique's counting takes."""
+
+_BYTES_PER_CELL = 200
+"""Shares, logarithms and counts, and the vectors of the pairwise fit."""
+
+_SECONDS_PER_COUNTED_ROW = 4e-9
+_SECONDS_PER_REPEATED_ROW = 2e-7
+"""Of a row in a pair, and of one whose entity's other rows in the cell are told apart, twice."""
+_SECONDS_PER_PLACE = 1.5e-5
+"""Of a pair beside each column of its tree, all on a busy two-core machine: for rows alone
+7 to 11 s for 100 columns and 12 to 27 s for 200 were measured, of one core."""
+
+_ROWS_FOR_AMOUNTS = 2**15
+_ROWS_FOR_PAIRS = 2**17
+"""Of the public rows that tell how often entities repeat a cell, and which pairs depend."""
+
+
+@dataclass(frozen=True)
+class PublicCells:
+    """Public rows in the merged cells of the private columns."""
+
+    rows: PublicRows
+    columns: Columns
+
+    @cached_property
+    def some(self) -> PublicCells:
+        """Enough rows to tell how often entities repeat a cell."""
+        return self.at_most(_ROWS_FOR_AMOUNTS)
+
+    def at_most(self, most: int) -> PublicCells:
+        """Rows of whole entities, evenly taken, about `most` of them."""
+        step = -(-self.rows.rows // most)
+        if step == 1:
+            return self
+        kept = self.rows.entity % step == 0
+        codes = {name: column[kept] for name, column in self.rows.codes.items()}
+        entity = self.rows.entity[kept] // step
+        return PublicCells(PublicRows(codes, entity, int(entity.max()) + 1), self.columns)
+
+    @cached_property
+    def _cells(self) -> dict[str, Integers]:
+        return {
+            name: grouping.cell_of(self.rows.codes[name])
+            for name, grouping in self.columns.merged.groupings.items()
+        }
+
+    @cached_property
+    def shape(self) -> dict[str, int]:
+        """Merged cells of each column."""
+        return self.columns.shape
+
+    def flat(self, axes: AxisNames) -> Integers:
+        """The place of each row in a flat table over the axes."""
+        places = np.zeros(self.rows.rows, dtype=np.int64)
+        for name in axes:
+            places = places * self.shape[name] + self._cells[name]
+        return places
+
+    def counts(self, axes: AxisNames) -> Floats:
+        sizes = [self.shape[name] for name in axes]
+        if len(axes) == 2:  # of which there may be many thousands
+            table = np.zeros(sizes, dtype=np.int64)
+            _count_pair(self._cells[axes[0]], self._cells[axes[1]], table)
+            return table.astype(np.float64)
+        counts = np.bincount(self.flat(axes), minlength=math.prod(sizes))
+        return counts.reshape(sizes).astype(np.float64)
+
+    def variances(self, axes: AxisNames) -> Floats:
+        """Of the counts, were entities drawn anew: the sum of squares of their own counts."""
+        if self.rows.entities == self.rows.rows:
+            return self.counts(axes)
+        sizes = [self.shape[name] for name in axes]
+        size = math.prod(sizes)
+        own, times = np.unique(self.rows.entity * size + self.flat(axes), return_counts=True)
+        squares = np.bincount(own % size, times.astype(np.float64) ** 2, size)
+        return squares.astype(np.float64).reshape(sizes)
+
+    def repeats(self, axes: AxisNames) -> float:
+        """How many times more the counts vary than those of rows drawn one by one."""
+        if self.rows.entities == self.rows.rows:
+            return 1.0
+        return float(self.some.variances(axes).sum()) / self.some.rows.rows
+
+
+@compiled
+def _count_pair(first: Integers, second: Integers, table: Integers) -> None:
+    """Add each row's pair of cells to the table."""
+    for row in range(first.size):
+        table[first[row], second[row]] += 1
+
+
+@dataclass(frozen=True)
+class PublicStart:
+    """The pairs that made the tree, and the model that they make with the noisy columns."""
+
+    cells: PublicCells
+    schema: Schema
+    pairs: tuple[Pair, ...]
+    model: GraphicalModel
+
+    @classmethod
+    def of(
+        cls, rows: PublicRows, schema: Schema, columns: Columns, most_cells: int, most_pair: int
+    ) -> PublicStart:
+        """Its junction tree has at most `most_cells` cells, before impossible cells are told, and
+        no pair that it is made of more than `most_pair`."""
+        cells = PublicCells(rows, columns)
+        return cls.over(cells, schema, telling_pairs(cells, most_cells, most_pair))
+
+    @classmethod
+    def over(cls, cells: PublicCells, schema: Schema, pairs: Sequence[Pair]) -> PublicStart:
+        columns = cells.columns
+        model = fit(
+            columns.shape,
+            columns.marginals,
+            columns.total,
+            base=dependence(cells, pairs),
+            zeros=structural_zeros(schema, columns.merged.groupings, pairs),
+            tolerance=_START_TOLERANCE,
+        )
+        return cls(cells, schema, tuple(pairs), model)
+
+    def without(self, pairs: Sequence[Pair]) -> PublicStart:
+        kept = [pair for pair in self.pairs if pair not in set(pairs)]
+        return self if len(kept) == len(self.pairs) else self.over(self.cells, self.schema, kept)
+
+    @property
+    def cliques(self) -> tuple[AxisNames, ...]:
+        return self.model.tree.cliques
+
+    def marginals(self, pairs: Sequence[Pair]) -> list[Floats]:
+        """The model's shares of each pair; kept, since all of them are asked twice."""
+        asked = [pair for pair in pairs if pair not in self._known]
+        self._known.update(zip(asked, pair_marginals(self.model, asked), strict=True))
+        return [self._known[pair] for pair in pairs]
+
+    @cached_property
+    def _known(self) -> dict[Pair, Floats]:
+        return {}
+
+    def references(self, pairs: Sequence[Pair]) -> dict[Pair, GridReference]:
+        """Rows that the model expects in each cell, on a dyadic grid, which hides in what order a
+        processor adds up floats."""
+        total = self.cells.columns.total
+        return {
+            pair: GridReference(np.rint(table * (total / SCORE_STEP)).astype(np.int64))
+            for pair, table in zip(pairs, self.marginals(pairs), strict=True)
+        }
+
+    @cached_property
+    def factors(self) -> tuple[Factor, ...]:
+        return self.model.factors()
+
+
+def start_problems(
+    schema: Schema,
+    unit: PrivacyUnit,
+    public: PublicFacts | None,
+    columns: Sequence[str],
+    limits: Limits,
+) -> tuple[Problem, ...]:
+    """Why a public table, if there is one, is of no use, or takes too long to learn from."""
+    if public is None:
+        return ()
+    problems = public_problems(schema, unit, public, columns, needs_entities=False)
+    return problems + time_problems(
+        start_seconds(public, len(columns)),
+        f"learning how {len(columns)} columns depend on each other in the public dataset",
+        "choose fewer columns, or leave `public_dataset` out",
+        limits,
+    )
+
+
+def start_seconds(public: PublicFacts, columns: int) -> float:
+    """The longest that it takes to learn from a public table, and to look for what has drifted."""
+    pairs = columns * (columns - 1) / 2
+    seconds = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
+    if public.schema.entity is not None:
+        seconds += pairs * min(public.rows, _ROWS_FOR_AMOUNTS) * _SECONDS_PER_REPEATED_ROW
+    return seconds + pairs * columns * _SECONDS_PER_PLACE
+
+
+def most_pair_cells(axes: Axes, limit: int = _MOST_COMPARED_CELLS) -> int:
+    """Pairs of more cells are left out: a power of 2, and the largest for which all pairs together
+    have at most `limit` cells, whatever is merged. By default as many as can be compared."""
+    sizes = [first * second for first, second in combinations(axes.shape, 2)]
+    most = limit
+    while most > 4 and sum(min(size, most) for size in sizes) > limit:
+        most //= 2
+    return most
+
+
+def compared_cells(axes: Axes) -> int:
+    """The most cells that all compared pairs have together."""
+    most = most_pair_cells(axes)
+    return sum(min(first * second, most) for first, second in combinations(axes.shape, 2))
+
+
+def small_pairs(columns: Columns, most: int) -> list[Pair]:
+    """Pairs of at most `most` merged cells."""
+    shape = columns.shape
+    return [pair for pair in combinations(shape, 2) if shape[pair[0]] * shape[pair[1]] <= most]
+
+
+def start_bytes(public: PublicFacts | None, columns: int, most_cells: int) -> int:
+    """Memory of the public rows, and of a tree of `most_cells` cells beside the model's own."""
+    if public is None:
+        return 0
+    return public.rows * 8 * (columns + 1) * _COPIES_OF_PUBLIC + most_cells * _BYTES_PER_CELL
+
+
+def telling_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tuple[Pair, ...]:
+    """Pairs that depend on each other by more than sampling explains, those of a tree of at most
+    `most_cells` cells that tell most together. Of several prices of a cell the best is taken."""
+    shape = cells.columns.shape
+    few = cells.at_most(_ROWS_FOR_PAIRS)
+    gains = {pair: _surplus(few, pair) for pair in small_pairs(cells.columns, most_pair)}
+    gains = {pair: gain for pair, gain in gains.items() if gain > 0}
+    whole = math.fsum(gains.values())
+    runs = [_greedy(shape, gains, most_cells, price * whole / most_cells) for price in _PRICES]
+    return max(runs, key=lambda run: math.fsum(gains[pair] for pair in run), default=())
+
+
+def _surplus(cells: PublicCells, pair: Pair) -> float:
+    """The L1 distance from independence, as a share of the rows, less what sampling adds."""
+    counts = cells.counts(pair) / cells.rows.rows
+    product = np.multiply.outer(counts.sum(axis=1), counts.sum(axis=0))
+    sampling = np.sqrt(2 / math.pi * product * (cells.repeats(pair) / cells.rows.rows))
+    return float(np.abs(counts - product).sum() - np.minimum(2 * product, sampling).sum())
+
+
+def _greedy(
+    shape: Mapping[str, int], gains: Mapping[Pair, float], most_cells: int, price: float
+) -> tuple[Pair, ...]:
+    open_pairs = sorted(gains, key=lambda pair: -gains[pair])
+    looked_at = max(2, min(_LOOKED_AT, _LOOKED_AT_IN_ALL // max(1, len(gains))))
+    taken: list[Pair] = []
+    growing, tree = GrowingTree(shape), sum(shape.values())
+    while open_pairs:
+        looked = open_pairs[:looked_at]
+        sizes = dict(zip(looked, growing.with_each(looked), strict=True))
+        worth = {pair: gains[pair] - price * (sizes[pair] - tree) for pair in looked}
+        fitting = [pair for pair in looked if worth[pair] > 0 and sizes[pair] <= most_cells]
+        gone = set(looked) - set(fitting)
+        if fitting:
+            best = max(fitting, key=lambda pair: worth[pair])
+            taken.append(best)
+            growing.add(best)
+            tree = sizes[best]
+            gone.add(best)
+        open_pairs[:looked_at] = [pair for pair in looked if pair not in gone]
+    return tuple(taken)
+
+
+def dependence(cells: PublicCells, pairs: Sequence[Pair]) -> tuple[Factor, ...]:
+    """The base measure: a conditional distribution for each clique of the tree over the pairs."""
+    tree = JunctionTree.of(cells.columns.shape, pairs)
+    pairwise = _pairwise(cells, pairs)
+    tables = pairwise.marginals(tree.cliques)
+    return tuple(
+        Factor(clique, _mixed(cells, clique, separator, table))
+        for clique, separator, table in zip(tree.cliques, tree.separators, tables, strict=True)
+    )
+
+
+def _pairwise(cells: PublicCells, pairs: Sequence[Pair]) -> GraphicalModel:
+    """The public pairs' histograms as noisy ones, with the noise of drawing entities.
+
+    The pull is the one that would be best if logarithms varied from cell to cell as much as the
+    pairs' distances from independence say (see the shrinkage of `swift`).
+    """
+    shape, rows = cells.columns.shape, float(cells.rows.rows)
+    marginals = []
+    for axes in [*((name,) for name in shape), *pairs]:
+        counts = cells.counts(axes)
+        marginals.append(NoisyMarginal(axes, counts, cells.variances(axes) + 1.0))
+    shrinkage = 1.0
+    if pairs:
+        few = cells.at_most(_ROWS_FOR_PAIRS)
+        distances = np.array([max(_surplus(few, pair), _LEAST_DEPENDENCE) for pair in pairs])
+        sizes = [shape[one] * shape[other] for one, other in pairs]
+        pull = _PULL * float(np.mean(sizes)) / float(np.mean(distances**2))
+        variances = np.concatenate([each.variance.ravel() for each in marginals])
+        shrinkage = pull * math.sqrt(float(variances.mean())) / rows
+    return fit(
+        shape,
+        marginals,
+        rows,
+        shrinkage=max(shrinkage, _LEAST_SHRINKAGE),
+        tolerance=_PUBLIC_TOLERANCE,
+    )
+
+
+def _mixed(cells: PublicCells, clique: AxisNames, separator: AxisNames, table: Floats) -> Floats:
+    """Logarithms of the clique's cells given the separator's; see the head of this module."""
+    group = _separator_cells(table.shape, clique, separator)
+    groups = int(group.max()) + 1
+    model = np.maximum(table.ravel(), _TINY)
+    model = model / np.bincount(group, model, groups)[group]
+    flat = cells.flat(clique)
+    own, place, of_row = np.unique(
+        cells.rows.entity * table.size + flat, return_index=True, return_inverse=True
+    )
+    times = np.bincount(of_row.reshape(-1)).astype(np.float64)
+    cell, entity = own % table.size, cells.rows.entity[place]
+    counts = np.bincount(flat, minlength=table.size).astype(np.float64)
+    sums = np.bincount(group, counts, groups)
+    together = np.unique(entity * groups + group[cell], return_inverse=True)[1].reshape(-1)
+    others = counts[cell] - times
+    others_sums = sums[group[cell]] - np.bincount(together, times)[together]
+    told = [
+        float((times * np.log((others + weight * model[cell]) / (others_sums + weight))).sum())
+        for weight in _WEIGHTS
+    ]
+    weight = _WEIGHTS[int(np.argmax(np.round(told, 6)))]
+    logs: Floats = np.log((counts + weight * model) / (sums[group] + weight))
+    return logs.reshape(table.shape)
+
+
+def _separator_cells(sizes: tuple[int, ...], clique: AxisNames, separator: AxisNames) -> Integers:
+    """The separator's flat cell of each flat cell of the clique."""
+    cells = np.zeros(sizes, dtype=np.int64)
+    for axis, (name, size) in enumerate(zip(clique, sizes, strict=True)):
+        if name in separator:
+            along = [-1 if i == axis else 1 for i in range(len(sizes))]
+            cells = cells * size + np.arange(size).reshape(along)
+    return np.ascontiguousarray(np.broadcast_to(cells, sizes)).reshape(-1)
