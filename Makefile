@@ -20,7 +20,7 @@ STAMP := $(VENV)/installed-$(shell cat $(INPUTS) | sha256sum | cut -c1-16)
 LOOPS := $(sort $(shell grep -rl --include='*.py' '^@compiled' app/engine))
 WARM := $(VENV)/warmed-$(shell cat $(LOOPS) | sha256sum | cut -c1-16)
 
-.PHONY: demo test serve check lock adapter-locks image-check clean chromium install
+.PHONY: demo test serve check docs lock adapter-locks image-check clean chromium install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -28,7 +28,8 @@ help:
 	@echo 'make demo          a real table from upload to synthetic rows, in demo-output/'
 	@echo 'make test          all tests'
 	@echo 'make serve         the service at http://$(HOST):$(PORT), its store in ./halftone-data'
-	@echo 'make check         lint, types, import rules, migrations, locks'
+	@echo 'make check         lint, types, import rules, migrations, locks, documentation'
+	@echo 'make docs          the documentation as a site, docs/_build/index.html'
 	@echo 'make lock          resolve the locked requirements anew'
 	@echo 'make adapter-locks hash the versions of the libraries behind adapters anew'
 	@echo 'make image-check   run the Dockerfile in an empty root (root, no Docker needed)'
@@ -42,13 +43,19 @@ test: $(STAMP) $(WARM) chromium
 serve: $(STAMP) $(WARM)
 	$(BIN)/halftone serve --host $(HOST) --port $(PORT)
 
-check: $(STAMP)
+check: $(STAMP) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lock.py
 	$(BIN)/python -m pytest tests/test_migrations.py
+
+# From nothing, since Sphinx repeats no warning of an unchanged page and keeps pages that are gone.
+docs: $(STAMP)
+	rm -rf docs/_build
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	$(BIN)/python scripts/check_site.py docs/_build
 
 install: $(STAMP) $(WARM)
 
@@ -98,4 +105,4 @@ image-check: $(STAMP)
 	$(BIN)/python scripts/check_dockerfile.py
 
 clean:
-	rm -rf demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

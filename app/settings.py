@@ -1,4 +1,4 @@
-"""Settings: environment variables `HALFTONE_*`, each described here and in docs/settings.md."""
+"""Settings: environment variables `HALFTONE_*`, as docs/reference/settings.md describes them."""
 
 from __future__ import annotations
 

@@ -14,5 +14,5 @@ def must_be_there() -> None:
     if not DATA.is_dir():
         sys.exit(
             f"There is no folder {DATA}: set HALFTONE_SHARED_DATA to that of the real tables"
-            " (docs/benchmarks.md tells which these are)."
+            " (docs/how-to/run-the-benchmarks.md names them)."
         )

@@ -8,7 +8,7 @@ import pytest
 
 from app.settings import Settings
 
-PAGE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "settings.md").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))

@@ -8,7 +8,7 @@ bench is called again (`--again` makes it anew); `results.md` and one picture fo
 drawn from all lines there. `--only` takes groups (references, halftone, peers) and names.
 Tables of `mixed.py` (mixed types, people with many rows, public tables) are for `--in-process`.
 `--seeds 5 dpmm-aim=1` and `--epsilons 0.1 1 10 dpmm-aim=1` differ by implementation. What is
-measured, and how, is told in `docs/benchmarks.md`.
+measured, and how, is told in `docs/results/benchmarks.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shell of docs/tour.md, block after block, as it stands there."""
+"""The shell of docs/tutorial/tour.md, block after block, as it stands there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from serving import ADMIN_KEY, serving
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tour.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorial" / "tour.md").read_text()
 STARTS_THE_SERVER, RUNS_ANOTHER_SCRIPT = "make serve", "examples/tour_httpx.py"
 
 

@@ -12,7 +12,7 @@ from app.engine.files import FileOptions
 from app.engine.schema import QuantileBins, Schema
 from app.engine.schema.fields import FIELD_KEYS
 
-PAGE = (Path(__file__).parents[2] / "docs/data-dictionary.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/data-dictionary.md").read_text()
 
 
 def keys_of_tables() -> set[str]:

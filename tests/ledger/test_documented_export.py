@@ -1,4 +1,4 @@
-"""The recipe in docs/ledger.md checks an export without Halftone."""
+"""The recipe in docs/reference/ledger-export.md checks an export without Halftone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bookkeeping import guarantee, make_store, open_books
 
 from app.ledger.export import export_lines
 
-PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "ledger-export.md"
 
 
 def recipe() -> str:
