@@ -14,9 +14,9 @@ from golden_session import Record, RecordingSession, seeded_noise
 from golden_tables import private_source, public_table
 from numpy.typing import NDArray
 
+from app.engine.catalog import registry
 from app.engine.schema import Schema
-from app.engine.synthesizers import registry
-from app.engine.synthesizers.base import Table, generator
+from app.engine.table import Table, generator
 
 HERE = Path(__file__).parent
 RECORDS = HERE / "records"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.base import PublicTable, Table
+from app.engine.table import PublicTable, Table
 
 Codes = dict[str, NDArray[np.int64]]
 

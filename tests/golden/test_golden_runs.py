@@ -20,7 +20,7 @@ from golden_requests import REQUESTS, Request
 from golden_runs import load_and_sample, recorded, run, stored_sample
 from numpy.typing import NDArray
 
-from app.engine.synthesizers import registry
+from app.engine.catalog import registry
 
 # A sum of floats in another order, or another processor's exponential, is no change of behaviour.
 TOLERANCE = 1e-4
