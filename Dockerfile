@@ -5,7 +5,7 @@ RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 RUN python -m venv /opt/halftone \
  && /opt/halftone/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements-server.lock
-COPY pyproject.toml README.md alembic.ini ./
+COPY pyproject.toml README.md LICENSE alembic.ini ./
 COPY app ./app
 COPY migrations ./migrations
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \

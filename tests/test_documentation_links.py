@@ -1,4 +1,4 @@
-"""Links between the pages lead to files and headings that are there."""
+"""Links between the pages lead to files and headings that are there, and so do named files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+HISTORY = ROOT / "CHANGELOG.md"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "client/README.md")),
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "client/README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("examples/**/README.md")),
 ]
@@ -32,3 +34,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert found.exists(), target
         if heading:
             assert heading in headings(found), target
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page != HISTORY],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_files_of_the_repository_that_a_page_names_are_there(page: Path) -> None:
+    folders = "app|bench|client|docs|examples|migrations|scripts|tests"
+    named = re.findall(rf"`((?:{folders})/(?!out/)[\w/.-]+)`", page.read_text())
+    assert not [name for name in named if not (ROOT / name).exists()]

@@ -51,6 +51,13 @@ def test_the_wheel_holds_what_the_service_needs_and_no_tests(wheel_of: Build):
     assert not [name for name in names if "test" in name.lower() or "__pycache__" in name]
 
 
+@pytest.mark.parametrize("project", [".", "client"])
+def test_a_wheel_carries_the_licence(wheel_of: Build, project: str):
+    wheel = ZipFile(wheel_of(project))
+    (licence,) = (name for name in wheel.namelist() if name.endswith("/licenses/LICENSE"))
+    assert wheel.read(licence) == (REPOSITORY / "LICENSE").read_bytes()
+
+
 def test_the_wheel_installed_alone_migrates_and_serves(service_env: Virtualenv, tmp_path: Path):
     assert str(service_env.folder) in service_env.run("-c", "import app; print(app.__file__)")
     with serving(service_env, tmp_path / "store") as live:
