@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from small_tables import digits, session_on
 
 from app.engine.columns.axes import choose_axes
-from app.engine.columns.estimates import Columns
+from app.engine.columns.estimates import ColumnEstimates
 from app.engine.columns.one_way import measure_one_ways
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
@@ -59,11 +59,13 @@ def public_of(codes: Codes, entity: NDArray[np.int64] | None = None) -> PublicTa
     return PublicTable(SCHEMA, Table(codes, len(codes["a"]), entity))
 
 
-def columns_of(codes: Codes, loss: PrivacyLoss, public: PublicRows | None = None) -> Columns:
+def columns_of(
+    codes: Codes, loss: PrivacyLoss, public: PublicRows | None = None
+) -> ColumnEstimates:
     session = session_on(SCHEMA, codes, loss)
     axes, _ = choose_axes(SCHEMA, None, {})
     measured = measure_one_ways(session, axes, Contribution(), loss)
-    return Columns.of(axes, SCHEMA, measured, 2.0, public)
+    return ColumnEstimates.of(axes, SCHEMA, measured, 2.0, public)
 
 
 def read(codes: Codes, entity: NDArray[np.int64] | None = None) -> PublicRows:

@@ -75,7 +75,9 @@ class Request:
     @cached_property
     def axes(self) -> Axes:
         """The chosen columns that there are, as they would be counted."""
-        return choose_axes(self.schema, self.params.columns, self.params.bins, buys=True)[0]
+        return choose_axes(self.schema, self.params.columns, self.params.bins, measures_bins=True)[
+            0
+        ]
 
     @property
     def has_public_entities(self) -> bool:

@@ -22,12 +22,12 @@ Bins = Annotated[int, Field(ge=1)] | Annotated[list[int | float | str], Field(ma
 class Axes:
     """Columns in order, each with its grouping; cells are numbered in C order.
 
-    `pieces` are finer groupings of some of the columns, in which these are counted besides, each
+    `sub_bins` are finer groupings of some of the columns, in which these are counted besides, each
     by itself (see `shapes`).
     """
 
     groupings: Mapping[str, Grouping]
-    pieces: Mapping[str, Grouping] = field(default_factory=dict)
+    sub_bins: Mapping[str, Grouping] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def choose_axes(
     columns: Sequence[str] | None,
     bins: Mapping[str, Bins],
     *,
-    buys: bool = False,
+    measures_bins: bool = False,
 ) -> tuple[Axes, tuple[Problem, ...]]:
     """Axes of `columns` (all if None) under `bins`, and what is wrong with the choice.
 
@@ -77,8 +77,8 @@ def choose_axes(
     known: Mapping[str, Column] = {column.name: column for column in schema.columns}
     chosen = tuple(known) if columns is None else tuple(columns)
     problems = [*_column_problems(chosen, known), *_bin_problems(chosen, bins)]
-    if not buys:
-        problems += _bought_problems(chosen, bins, known)
+    if not measures_bins:
+        problems += _private_cell_problems(chosen, bins, known)
     groupings = {}
     for name in chosen:
         if name not in known:
@@ -131,18 +131,18 @@ def _bin_problems(chosen: Sequence[str], bins: Mapping[str, Bins]) -> list[Probl
     ]
 
 
-def _bought_problems(
+def _private_cell_problems(
     chosen: Sequence[str], bins: Mapping[str, Bins], known: Mapping[str, Column]
 ) -> list[Problem]:
     columns = [known[name] for name in dict.fromkeys(chosen) if name in known]
     return [
-        bought_problem(column.name)
+        quantile_bins_problem(column.name)
         for column in columns
         if column.name not in bins and isinstance(column.bins, QuantileBins)
-    ] + [values_problem(column.name) for column in columns if column.discovers is not None]
+    ] + [found_values_problem(column.name) for column in columns if column.discovers is not None]
 
 
-def bought_problem(name: str) -> Problem:
+def quantile_bins_problem(name: str) -> Problem:
     """A column whose bins are to be bought, in a synthesizer that does not buy any."""
     return Problem(
         f"/params/bins/{escaped(name)}",
@@ -151,7 +151,7 @@ def bought_problem(name: str) -> Problem:
     )
 
 
-def values_problem(name: str) -> Problem:
+def found_values_problem(name: str) -> Problem:
     """A column whose values are to be found, in a synthesizer that does not find any."""
     return Problem(
         "/params/columns",

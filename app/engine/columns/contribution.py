@@ -15,7 +15,7 @@ from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
 from app.engine.schema import PrivacyUnit
 
-UNPAID = 2.0**62
+UNMEASURED = 2.0**62
 """The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
 
 
@@ -86,7 +86,7 @@ def expected_error(
 ) -> float:
     """Standard deviation, in counts, of the noise in a cell of a histogram bought with `loss`."""
     if loss.amount <= 0:
-        return UNPAID
+        return UNMEASURED
     moved = sensitivity(contribution, unit.max_rows, cells)
     if loss.kind == "pure":
         return _laplace_deviation(moved.l1_counts / loss.value)
@@ -124,7 +124,7 @@ def expected_distance(error: float, loss: PrivacyLoss) -> float:
 def expected_score_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
     """The scale, in rows, of the noise on one private selection that counts all rows."""
     if loss.amount <= 0:
-        return UNPAID
+        return UNMEASURED
     epsilon = loss.value if loss.kind == "pure" else math.sqrt(8 * loss.value)
     return 2 * unit.max_rows / epsilon
 

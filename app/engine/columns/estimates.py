@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.one_way import OneWays
-from app.engine.columns.public_shrinkage import drawn_to_public
+from app.engine.columns.one_way import OneWayHistograms
+from app.engine.columns.public_shrinkage import shrunk_to_public
 from app.engine.columns.rare_cells import Compression
 from app.engine.columns.table_size import SMALLEST_VARIANCE, Size
-from app.engine.columns.within_bins import Shape, shapes_of
+from app.engine.columns.within_bins import WithinBinDensity, densities_of
 from app.engine.constraints.structural_zeros import told_apart
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
@@ -38,7 +38,7 @@ GRID = 1024
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnEstimates:
     """Estimates of each column's own cells in rows, the cells that stand out (`merged`), and how
     rows lie within the own cells of columns that were counted in pieces. `in_order` counts the
     own cells that lie in order, from the first."""
@@ -48,17 +48,17 @@ class Columns:
     compressions: tuple[Compression, ...]
     in_order: tuple[int, ...]
     size: Size
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    densities: Mapping[str, WithinBinDensity] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         axes: Axes,
         schema: Schema,
-        measured: OneWays,
+        measured: OneWayHistograms,
         rare_below: float,
         public: PublicRows | None = None,
-    ) -> Columns:
+    ) -> ColumnEstimates:
         """Cells are rare below `rare_below` standard errors of what was measured. Public rows, if
         there are any, lessen these."""
         marginals = [in_rows(answer, measured.size) for answer in measured.answers]
@@ -70,7 +70,7 @@ class Columns:
         )
         errors = [_error(marginal) for marginal in marginals]
         if public is not None:
-            estimates = drawn_to_public(axes, estimates, total, public)
+            estimates = shrunk_to_public(axes, estimates, total, public)
             errors = [float(np.sqrt(estimate.variances.mean())) for estimate in estimates]
         counts = tuple(_projected(estimate, total) for estimate in estimates)
         kinds = told_apart(schema, axes.groupings)
@@ -78,9 +78,9 @@ class Columns:
             Compression.below(rows, rare_below * error, ordered, kinds.get(name))
             for name, rows, error, ordered in zip(axes.names, counts, errors, in_order, strict=True)
         )
-        pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
-        shapes = shapes_of(axes, pieces, dict(zip(axes.names, counts, strict=True)), public)
-        return cls(axes, estimates, compressions, in_order, measured.size, shapes)
+        sub_bins = [in_rows(answer, measured.size) for answer in measured.sub_bins]
+        densities = densities_of(axes, sub_bins, dict(zip(axes.names, counts, strict=True)), public)
+        return cls(axes, estimates, compressions, in_order, measured.size, densities)
 
     @property
     def total(self) -> float:

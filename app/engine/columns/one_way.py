@@ -1,7 +1,7 @@
 """The first step of `independent`, `mst`, `swift` and `aim`: a noisy histogram of each column.
 
-Columns whose cells are cut into pieces are counted in these as well. Counts in cells and in
-pieces have noise of their own: a cell told by its pieces alone would have that of all of them.
+Columns whose cells are cut into sub-bins are counted in these as well. Counts in cells and in
+sub-bins have noise of their own: a cell told by its sub-bins alone would have that of all of them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit
 
-PIECES_PART = 0.5
-"""What the pieces of a column get of a loss beside 1 for the cells of each."""
+SUB_BINS_WEIGHT = 0.5
+"""What the sub-bins of a column get of a loss beside 1 for the cells of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class OneWays:
+class OneWayHistograms:
     """One-way measurements in the order of the axes, the size of the table, and the measurements
     of pieces in their order."""
 
     answers: tuple[Measurement, ...]
     size: Size
-    pieces: tuple[Measurement, ...] = ()
+    sub_bins: tuple[Measurement, ...] = ()
 
     def shares(self) -> tuple[NDArray[np.float64], ...]:
         """Each column's shares: the measured counts projected onto what could be real."""
@@ -47,11 +47,11 @@ class OneWays:
 
 
 def questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tuple[Count, ...]:
-    columns, pieces = (
+    columns, sub_bins = (
         tuple(Count((name,), {name: grouping}, contribution) for name, grouping in each.items())
-        for each in (axes.groupings, axes.pieces)
+        for each in (axes.groupings, axes.sub_bins)
     )
-    return columns + size_questions(unit) + pieces
+    return columns + size_questions(unit) + sub_bins
 
 
 def shares(
@@ -59,8 +59,8 @@ def shares(
 ) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
     sizes = size_shares(unit, contribution, loss)
-    each = (1 - sum(sizes)) / (len(axes.names) + PIECES_PART * len(axes.pieces))
-    return (each,) * len(axes.names) + sizes + (PIECES_PART * each,) * len(axes.pieces)
+    each = (1 - sum(sizes)) / (len(axes.names) + SUB_BINS_WEIGHT * len(axes.sub_bins))
+    return (each,) * len(axes.names) + sizes + (SUB_BINS_WEIGHT * each,) * len(axes.sub_bins)
 
 
 def measure_one_ways(
@@ -69,18 +69,18 @@ def measure_one_ways(
     contribution: Contribution,
     loss: PrivacyLoss,
     known: SizeEstimate | None = None,
-) -> OneWays:
+) -> OneWayHistograms:
     """`known` is what else tells of the size."""
     answers = session.count(
         questions(axes, contribution, session.unit),
         loss,
         shares(axes, contribution, session.unit, loss),
     )
-    counted = len(answers) - len(axes.pieces)
+    counted = len(answers) - len(axes.sub_bins)
     columns, sizes = answers[: len(axes.names)], answers[len(axes.names) : counted]
     rows = _rows(columns, sizes[0], known)
     size = Size.from_answers(session.unit, rows, sizes, known)
-    return OneWays(columns, size, answers[counted:])
+    return OneWayHistograms(columns, size, answers[counted:])
 
 
 def _rows(columns: Sequence[Measurement], rows: Measurement, known: SizeEstimate | None) -> float:

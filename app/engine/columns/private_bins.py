@@ -10,7 +10,7 @@ for one quantile after another, each halving the largest share of rows that no c
 from a grid between the two answers beside it that is dense near both. So cuts lie close together
 where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
 own. Special values, `other` and null have their cells in any case and are left out of the
-quantiles. Columns whose bins are bought can be counted in finer pieces too (see `shapes`).
+quantiles. Columns whose bins are bought can be counted in finer sub-bins too (see `shapes`).
 
 *Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
 is bought with an equal part of that of the bins, whatever the answers; cells and grids are made
@@ -30,7 +30,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.columns.contribution import expected_error, expected_score_error
-from app.engine.columns.within_bins import with_pieces
+from app.engine.columns.within_bins import with_sub_bins
 from app.engine.grouping import Grouping
 from app.engine.method.base import Problem, Session
 from app.engine.privacy.limits import LARGEST_SCALE
@@ -38,7 +38,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Quantile, Values
 from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 
-MOST_PIECES = 64
+MOST_SUB_BINS = 64
 
 BinsShare = Annotated[
     float,
@@ -62,7 +62,7 @@ WithinBins = Annotated[
     int,
     Field(
         ge=1,
-        le=MOST_PIECES,
+        le=MOST_SUB_BINS,
         description="Pieces into which each bought bin is cut to learn the shape "
         "within it, by one more histogram of the column; 1: rows are even within bins.",
     ),
@@ -115,7 +115,7 @@ class AxisPlan:
     params: AxisParams
     found: tuple[str, ...]
     value: PrivacyLoss | None
-    bought: Mapping[str, int]
+    quantile_bins: Mapping[str, int]
     questions: int
     each: PrivacyLoss | None
     rest: PrivacyLoss
@@ -126,24 +126,26 @@ class AxisPlan:
     @property
     def draws(self) -> int:
         """Noisy counts and scores of all questions together, and counts of pieces."""
-        pieces = sum(grouping.cells for grouping in self.axes.pieces.values())
-        return MOST_POINTS * self.questions + pieces
+        sub_bins = sum(grouping.cells for grouping in self.axes.sub_bins.values())
+        return MOST_POINTS * self.questions + sub_bins
 
-    def buy(self, session: Session) -> Axes:
+    def measure(self, session: Session) -> Axes:
         """The axes with values and bins that were bought, in which `session.schema` is told from
         then on; what is not spent stays with the session."""
         if self.value is not None:
             for name in self.found:
                 session.find_values(Values(name, _values_of(session.unit)), self.value)
-        axes, _ = choose_axes(session.schema, self.params.columns, self.params.bins, buys=True)
+        axes, _ = choose_axes(
+            session.schema, self.params.columns, self.params.bins, measures_bins=True
+        )
         if self.each is None:
             return axes
         groupings = dict(axes.groupings)
-        for name, bins in self.bought.items():
+        for name, bins in self.quantile_bins.items():
             column = session.schema.column(name)
-            edges = _bought_edges(session, column, bins - 1, self.each)
+            edges = _quantile_edges(session, column, bins - 1, self.each)
             groupings[name] = Grouping(with_far_cuts(edges, self.far_cuts), column.tail)
-        return with_pieces(Axes(groupings), tuple(self.bought), self.within_bins)
+        return with_sub_bins(Axes(groupings), tuple(self.quantile_bins), self.within_bins)
 
     def left(self, session: Session) -> PrivacyLoss:
         """What may be spent after `buy`: no less than `rest`."""
@@ -162,17 +164,18 @@ def plan_axes(
     """Axes as `choose_axes` has them, and what is to be bought with shares of `loss`.
 
     Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
-    Pass `within_bins` where the pieces of the axes are counted too.
+    Pass `within_bins` where the sub-bins of the axes are counted too.
     """
-    axes, problems = choose_axes(schema, params.columns, params.bins, buys=True)
+    axes, problems = choose_axes(schema, params.columns, params.bins, measures_bins=True)
     found = _to_be_found(schema, axes)
-    bought = _bought(schema, axes, params.bins)
+    quantile_bins = _quantile_bins(schema, axes, params.bins)
     questions = sum(
-        bins - 1 + _counts_of_cells(schema.column(name).regular) for name, bins in bought.items()
+        bins - 1 + _counts_of_cells(schema.column(name).regular)
+        for name, bins in quantile_bins.items()
     )
     groupings = {
-        name: _widest(schema.column(name), grouping, bought.get(name, 0) + 2 * far_cuts)
-        if name in (*found, *bought)
+        name: _widest(schema.column(name), grouping, quantile_bins.get(name, 0) + 2 * far_cuts)
+        if name in (*found, *quantile_bins)
         else grouping
         for name, grouping in axes.groupings.items()
     }
@@ -182,11 +185,11 @@ def plan_axes(
     if each is not None:
         problems += _noise_problems(unit, each)
     return AxisPlan(
-        with_pieces(Axes(groupings), tuple(bought), within_bins),
+        with_sub_bins(Axes(groupings), tuple(quantile_bins), within_bins),
         params,
         found,
         value,
-        bought,
+        quantile_bins,
         questions,
         each,
         rest,
@@ -198,7 +201,7 @@ def plan_axes(
 
 def delta_for_values(schema: Schema, params: AxisParams) -> float:
     """The share of a guarantee's delta to be set aside: none where nothing is to be found."""
-    axes, _ = choose_axes(schema, params.columns, params.bins, buys=True)
+    axes, _ = choose_axes(schema, params.columns, params.bins, measures_bins=True)
     return DELTA_FOR_VALUES if _to_be_found(schema, axes) else 0.0
 
 
@@ -227,7 +230,7 @@ def _divided(
     return value, each, rest
 
 
-def _bought(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict[str, int]:
+def _quantile_bins(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict[str, int]:
     declared = {name: schema.column(name).bins for name in axes.names if name not in bins}
     return {
         name: chosen.count for name, chosen in declared.items() if isinstance(chosen, QuantileBins)
@@ -324,7 +327,7 @@ class _Answer:
         return self.least == self.code == self.most
 
 
-def _bought_edges(
+def _quantile_edges(
     session: Session, column: Column, questions: int, loss: PrivacyLoss
 ) -> tuple[int, ...]:
     """Edges of a grouping; fewer questions are asked if nothing is left to be divided."""

@@ -29,7 +29,7 @@ _CHANCE = 8.0
 """Noise alone takes one of a column's cells out of reach in one case of so many."""
 
 
-def drawn_to_public(
+def shrunk_to_public(
     axes: Axes, noisy: Sequence[Estimates], total: float, rows: PublicRows
 ) -> tuple[Estimates, ...]:
     """Posterior means and variances, in rows, of each column's counts."""

@@ -107,10 +107,10 @@ def time_problems(
 
 
 def message_problems(axes: Axes, size_bytes: int = 0) -> tuple[Problem, ...]:
-    """What the pipe would not carry: groupings of the columns and of their pieces, or a message of
+    """What the pipe would not carry: groupings of the columns and their sub-bins, or a message of
     this size."""
-    pieces = sum(grouping.cells for grouping in axes.pieces.values())
-    if sum(axes.shape) + pieces > MOST_COLUMN_CELLS:
+    sub_bins = sum(grouping.cells for grouping in axes.sub_bins.values())
+    if sum(axes.shape) + sub_bins > MOST_COLUMN_CELLS:
         message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"
     elif size_bytes > _MOST_MESSAGE_BYTES:
         message = f"{size_bytes // 2**20} MiB would be sent at once, which is too much"

@@ -1,12 +1,12 @@
 """Where rows lie within the cells of a column: its shape, from a noisy histogram of finer pieces.
 
 A bin that holds a twentieth of the rows can be wide, and what it holds uneven: spikes, weekdays,
-one end of a long tail. Where bins are bought, each is therefore cut into *pieces*, which are
-counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. What the pieces
+one end of a long tail. Where bins are bought, each is therefore cut into *sub-bins*, which are
+counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. What the sub-bins
 stray from an even bin is drawn towards nothing as far as the noise calls for, over runs of
 neighbours (see `smoothing`): a bin of which the counts tell nothing stays even. Where public rows
-are at hand, the pieces stray from these in place of an even bin if that is nearer to the counts.
-Rows of a cell are dealt to its pieces by those shares, whatever their other columns are.
+are at hand, the sub-bins stray from these in place of an even bin if that is nearer to the counts.
+Rows of a cell are dealt to its sub-bins by those shares, whatever their other columns are.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _FAR_WIDER = 16
 """A bin that is so many times as wide as its neighbour: an equal piece of it is wider too."""
 
 
-def with_pieces(axes: Axes, names: Sequence[str], most: int) -> Axes:
-    """The same axes, where each cell of the columns `names` is cut into `most` pieces at most.
+def with_sub_bins(axes: Axes, names: Sequence[str], most: int) -> Axes:
+    """The same axes, where each cell of the columns `names` is cut into `most` sub-bins at most.
 
     A cell of fewer codes is cut into these. A column of which no cell can be cut gets no pieces.
     """
     cut = {name: _cut(axes.groupings[name], most) for name in names}
     return Axes(
         axes.groupings,
-        {name: pieces for name, pieces in cut.items() if pieces != axes.groupings[name]},
+        {name: sub_bins for name, sub_bins in cut.items() if sub_bins != axes.groupings[name]},
     )
 
 
@@ -63,7 +63,7 @@ def _cut(cells: Grouping, most: int) -> Grouping:
 
 
 def _ends(width: int, many: int, narrow: int) -> list[int]:
-    """Where pieces of a bin end, from the side of its narrower neighbour.
+    """Where sub-bins of a bin end, from the side of its narrower neighbour.
 
     They are equal; but if a bin is far wider than the neighbour, as bought bins of a long tail
     are, most of what it holds lies near that side, and each piece is 2^s times as far out as the
@@ -79,29 +79,29 @@ def _ends(width: int, many: int, narrow: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """`pieces` cut the cells of a column; `within` has the cell of each and its share of it."""
+class WithinBinDensity:
+    """`sub_bins` cut the cells of a column; `within` has the cell of each and its share of it."""
 
-    pieces: Grouping
+    sub_bins: Grouping
     within: Compression
 
     @classmethod
     def of(
         cls,
         cells: Grouping,
-        pieces: Grouping,
+        sub_bins: Grouping,
         counted: NoisyMarginal,
         counts: Floats,
         public: Integers | None = None,
-    ) -> Shape:
+    ) -> WithinBinDensity:
         """counted: noisy rows in each piece; counts: rows in each cell, none negative.
 
         public: the column's codes in public rows.
         """
-        cell = _cell_of(cells, pieces)
-        base = pieces.widths() / cells.widths()[cell]
+        cell = _cell_of(cells, sub_bins)
+        base = sub_bins.widths() / cells.widths()[cell]
         if public is not None:
-            base = _nearer(base, _of_public(pieces, cell, base, public), counted, counts[cell])
+            base = _nearer(base, _of_public(sub_bins, cell, base, public), counted, counts[cell])
         divided = np.flatnonzero(np.bincount(cell)[cell] > 1)
         expected = base * counts[cell]
         stray = smoothed(
@@ -111,21 +111,21 @@ class Shape:
         )
         rows = expected.copy()
         rows[divided] += stray.means
-        return cls(pieces, Compression(cell, _shares(rows, cell, counts, base)))
+        return cls(sub_bins, Compression(cell, _shares(rows, cell, counts, base)))
 
     def expand(self, cells: Integers, rng: np.random.Generator) -> Integers:
         """A stored code for each cell, uniform over the codes of the piece that it is dealt to."""
-        return self.pieces.expand(self.within.restore(cells, rng), rng)
+        return self.sub_bins.expand(self.within.restore(cells, rng), rng)
 
 
-def _cell_of(cells: Grouping, pieces: Grouping) -> Integers:
-    tail = pieces.regular + np.arange(pieces.tail)
-    return cells.cell_of(np.concatenate([np.asarray(pieces.edges[:-1]), tail]))
+def _cell_of(cells: Grouping, sub_bins: Grouping) -> Integers:
+    tail = sub_bins.regular + np.arange(sub_bins.tail)
+    return cells.cell_of(np.concatenate([np.asarray(sub_bins.edges[:-1]), tail]))
 
 
-def _of_public(pieces: Grouping, cell: Integers, even: Floats, codes: Integers) -> Floats:
+def _of_public(sub_bins: Grouping, cell: Integers, even: Floats, codes: Integers) -> Floats:
     """Each piece's share of its cell in public rows, to which each cell has an even one added."""
-    counts = np.bincount(pieces.cell_of(codes), minlength=pieces.cells) + even
+    counts = np.bincount(sub_bins.cell_of(codes), minlength=sub_bins.cells) + even
     shares: Floats = counts / np.bincount(cell, counts)[cell]
     return shares
 
@@ -146,17 +146,19 @@ def _shares(rows: Floats, cell: Integers, counts: Floats, base: Floats) -> Float
     return shares
 
 
-def shapes_of(
+def densities_of(
     axes: Axes,
     counted: Sequence[NoisyMarginal],
     counts: Mapping[str, Floats],
     public: PublicRows | None = None,
-) -> dict[str, Shape]:
+) -> dict[str, WithinBinDensity]:
     """The shape of each column that has pieces: `counted` in their order, `counts` by column."""
     codes = {} if public is None else public.codes
     return {
-        name: Shape.of(axes.groupings[name], pieces, marginal, counts[name], codes.get(name))
-        for (name, pieces), marginal in zip(axes.pieces.items(), counted, strict=True)
+        name: WithinBinDensity.of(
+            axes.groupings[name], sub_bins, marginal, counts[name], codes.get(name)
+        )
+        for (name, sub_bins), marginal in zip(axes.sub_bins.items(), counted, strict=True)
     }
 
 
@@ -164,36 +166,41 @@ def expanded(
     name: str,
     cells: Integers,
     axes: Axes,
-    shapes: Mapping[str, Shape],
+    densities: Mapping[str, WithinBinDensity],
     rng: np.random.Generator,
 ) -> Integers:
     """A stored code for each cell of a column: by its shape, else uniform over the cell."""
-    if name in shapes:
-        return shapes[name].expand(cells, rng)
+    if name in densities:
+        return densities[name].expand(cells, rng)
     return axes.groupings[name].expand(cells, rng)
 
 
-def shapes_to_json(shapes: Mapping[str, Shape]) -> list[list[Any]]:
-    return [[name, shape.pieces.to_json()] for name, shape in shapes.items()]
+def densities_to_json(densities: Mapping[str, WithinBinDensity]) -> list[list[Any]]:
+    return [[name, shape.sub_bins.to_json()] for name, shape in densities.items()]
 
 
-def shape_arrays(shapes: Mapping[str, Shape]) -> dict[str, Floats]:
-    return {f"pieces{i}": shape.within.shares for i, shape in enumerate(shapes.values())}
+def density_arrays(densities: Mapping[str, WithinBinDensity]) -> dict[str, Floats]:
+    return {f"pieces{i}": shape.within.shares for i, shape in enumerate(densities.values())}
 
 
-def stored_shapes(
+def stored_densities(
     wire: Any, arrays: Mapping[str, NDArray[Any]], axes: Axes, schema: Schema
-) -> dict[str, Shape]:
+) -> dict[str, WithinBinDensity]:
     """Shapes of a stored model over `axes`; raises `ModelFormatError` for impossible ones."""
-    pieces = Axes.from_json(wire, schema).groupings
+    sub_bins = Axes.from_json(wire, schema).groupings
     return {
         name: _stored(name, cut, weights(arrays, f"pieces{i}", (cut.cells,)), axes)
-        for i, (name, cut) in enumerate(pieces.items())
+        for i, (name, cut) in enumerate(sub_bins.items())
     }
 
 
-def _stored(name: str, pieces: Grouping, shares: Floats, axes: Axes) -> Shape:
+def _stored(name: str, sub_bins: Grouping, shares: Floats, axes: Axes) -> WithinBinDensity:
     cells = axes.groupings.get(name)
-    if cells is None or not set(cells.edges) <= set(pieces.edges) or pieces.merge or cells.merge:
-        raise ModelFormatError("the stored model's pieces do not cut its cells")
-    return Shape(pieces, Compression.stored(_cell_of(cells, pieces), shares))
+    if (
+        cells is None
+        or not set(cells.edges) <= set(sub_bins.edges)
+        or sub_bins.merge
+        or cells.merge
+    ):
+        raise ModelFormatError("the stored model's sub-bins do not cut its cells")
+    return WithinBinDensity(sub_bins, Compression.stored(_cell_of(cells, sub_bins), shares))

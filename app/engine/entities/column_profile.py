@@ -21,7 +21,7 @@ _JITTER = 0.4
 
 
 @dataclass(frozen=True)
-class Habit:
+class ColumnProfile:
     """Two histograms of entities for a column.
 
     *Distinct values*: an entity of `groups[g]` to `groups[g + 1] - 1` rows has `values[d]` to
@@ -89,7 +89,7 @@ class Habit:
     @classmethod
     def from_arrays(
         cls, column: str, number: int, arrays: Mapping[str, NDArray[Any]], max_rows: int
-    ) -> Habit:
+    ) -> ColumnProfile:
         """Raises `ModelFormatError` for what `to_arrays` cannot have made."""
         groups = stored_edges(arrays, f"habit{number}_groups", max_rows + 1)
         values = stored_edges(arrays, f"habit{number}_values", max_rows + 1)

@@ -23,7 +23,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_error, noise_problems
 from app.engine.columns.table_size import SMALLEST_VARIANCE, SizeEstimate, pooled, pooled_variance
 from app.engine.entities.assignment import grouping_bytes
-from app.engine.entities.column_profile import Habit
+from app.engine.entities.column_profile import ColumnProfile
 from app.engine.entities.model import Entities
 from app.engine.entities.params import (
     EntityForm,
@@ -72,11 +72,11 @@ class EntityPlan:
     draws: int
     problems: tuple[Problem, ...]
 
-    def buy(self, session: Session) -> Bought | None:
+    def measure(self, session: Session) -> MeasuredEntities | None:
         """What the answers tell; None where nothing is asked."""
         if self.loss is None:
             return None
-        return _Purchase(session, self.axes, self.columns, self.loss).bought()
+        return _Measuring(session, self.axes, self.columns, self.loss).bought()
 
     def memory_bytes(self, limits: Limits) -> int:
         """To group the rows of the first sample."""
@@ -87,7 +87,7 @@ class EntityPlan:
 
 
 @dataclass(frozen=True)
-class Bought:
+class MeasuredEntities:
     """Entities and how many of them and of their rows there are; `by_rows` are the noisy
     counts of entities by their rows."""
 
@@ -147,7 +147,7 @@ def _counted(rows: int, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
     return Contribution("clipped", norm=float(rows))
 
 
-class _Purchase:
+class _Measuring:
     """The steps, each asked by what the ones before it told."""
 
     def __init__(
@@ -159,7 +159,7 @@ class _Purchase:
         self._parts = _parts(loss, len(columns))
         self._edges = row_edges(session.unit.max_rows)
 
-    def bought(self) -> Bought:
+    def bought(self) -> MeasuredEntities:
         units, sizes = self._session.count(
             [Count((), contribution=Contribution("one")), Count.of_units(_by_rows(self._edges))],
             self._parts.first,
@@ -174,8 +174,8 @@ class _Purchase:
         size = SizeEstimate(
             *self._rows(rows, smooth.variances), entities, pooled_variance(variances)
         )
-        habits = self._habits(number, rows) if self._columns else ()
-        return Bought(Entities(rows, habits), size, sizes)
+        profiles = self._profiles(number, rows) if self._columns else ()
+        return MeasuredEntities(Entities(rows, profiles), size, sizes)
 
     def _rows(self, rows: RowsPerEntity, variances: Floats) -> tuple[float, float]:
         """Rows and their variance: those up to a cut of each entity are counted, the histogram
@@ -192,7 +192,7 @@ class _Purchase:
         estimates = [(value, variance), (float(answer.values), answer.variance)]
         return pooled(estimates), pooled_variance([variance, answer.variance])
 
-    def _habits(self, entities: int, rows: RowsPerEntity) -> tuple[Habit, ...]:
+    def _profiles(self, entities: int, rows: RowsPerEntity) -> tuple[ColumnProfile, ...]:
         room = self._room(entities, self._parts.distinct)
         asked = [self._distinct(name, rows, room) for name in self._columns]
         answers = self._ask([each.function for each in asked], self._parts.distinct)
@@ -204,7 +204,7 @@ class _Purchase:
         ]
         answers = self._ask([each.function for each in spreads], self._parts.spread)
         return tuple(
-            Habit(
+            ColumnProfile(
                 first.column,
                 first.groups,
                 first.values,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.entities.assignment import Target, grouped
-from app.engine.entities.column_profile import Habit
+from app.engine.entities.column_profile import ColumnProfile
 from app.engine.entities.params import MOST_COLUMNS, has_entities
 from app.engine.entities.rows_per_entity import RowsPerEntity
 from app.engine.method.model_file import ModelFormatError
@@ -26,11 +26,11 @@ class Entities:
     """Rows per entity, and the habits of chosen columns."""
 
     rows: RowsPerEntity
-    habits: tuple[Habit, ...]
+    profiles: tuple[ColumnProfile, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(habit.column for habit in self.habits)
+        return tuple(profile.column for profile in self.profiles)
 
     def owner(
         self,
@@ -49,7 +49,7 @@ class Entities:
         sizes = self.rows.sizes(size.entities_of(rows), rows, size.max_rows, rng)
         return grouped(
             sizes,
-            [habit.draw(sizes, rng) for habit in self.habits],
+            [profile.draw(sizes, rng) for profile in self.profiles],
             [cells[name] for name in self.columns],
             rng,
         )
@@ -57,12 +57,12 @@ class Entities:
     def drawn(self, entities: int, rng: np.random.Generator) -> tuple[Ints, list[Target]]:
         """Sizes and targets of some entities, in any total."""
         sizes = self.rows.draw(entities, rng)
-        return sizes, [habit.draw(sizes, rng) for habit in self.habits]
+        return sizes, [profile.draw(sizes, rng) for profile in self.profiles]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = dict(self.rows.to_arrays())
-        for number, habit in enumerate(self.habits):
-            arrays |= habit.to_arrays(number)
+        for number, profile in enumerate(self.profiles):
+            arrays |= profile.to_arrays(number)
         return arrays
 
     @classmethod
@@ -84,11 +84,11 @@ class Entities:
             raise ModelFormatError("the stored model has no valid entities")
         if not set(columns) <= set(axes.names) or len(set(columns)) < len(columns):
             raise ModelFormatError("the stored model's entities do not fit its columns")
-        habits = tuple(
-            Habit.from_arrays(column, number, arrays, unit.max_rows)
+        profiles = tuple(
+            ColumnProfile.from_arrays(column, number, arrays, unit.max_rows)
             for number, column in enumerate(columns)
         )
-        return cls(RowsPerEntity.from_arrays(arrays, unit.max_rows), habits)
+        return cls(RowsPerEntity.from_arrays(arrays, unit.max_rows), profiles)
 
 
 class Grouper:

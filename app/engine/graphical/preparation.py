@@ -17,8 +17,8 @@ from app.engine.columns.contribution import (
     expected_error,
     expected_errors,
 )
-from app.engine.columns.estimates import Columns
-from app.engine.columns.one_way import OneWays, measure_one_ways
+from app.engine.columns.estimates import ColumnEstimates
+from app.engine.columns.one_way import OneWayHistograms, measure_one_ways
 from app.engine.columns.private_bins import (
     USUAL_BINS_SHARE,
     USUAL_VALUES_SHARE,
@@ -32,7 +32,7 @@ from app.engine.columns.resources import table_bytes
 from app.engine.columns.table_size import SizeEstimate
 from app.engine.constraints.structural_zeros import zeros_bytes
 from app.engine.entities.contribution_choice import chosen_rule
-from app.engine.entities.measurement import Bought, plan_entities
+from app.engine.entities.measurement import MeasuredEntities, plan_entities
 from app.engine.entities.model import Entities
 from app.engine.entities.params import EntityForm
 from app.engine.graphical.table_model import TableModel
@@ -47,11 +47,11 @@ Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 """How much an error counts beside the others'."""
 
 
-Keeping = Literal["auto", "keep", "group"]
+PublicEntityUse = Literal["auto", "keep", "group"]
 """What becomes of public entities beside a model of rows."""
 
 
-class StartParams(Params):
+class PreparationParams(Params):
     """What forms say of cells and entities."""
 
     columns: tuple[str, ...] | None = Field(
@@ -75,7 +75,7 @@ class StartParams(Params):
     )
 
 
-class TableParams(StartParams):
+class TableParams(PreparationParams):
     """What the forms of the three have in common."""
 
     rare_below: float = Field(
@@ -85,7 +85,7 @@ class TableParams(StartParams):
         description="Cells below this many standard errors are merged before marginals are "
         "counted.",
     )
-    public_entities: Keeping = Field(
+    public_entities: PublicEntityUse = Field(
         "auto",
         description="On an entity unit beside a public dataset with entities: `keep` weighs its "
         "entities with all their rows, `group` makes rows of a model and groups them, `auto` "
@@ -119,7 +119,7 @@ class Plan:
 
 
 def forecast(
-    schema: Schema, unit: PrivacyUnit, params: StartParams, loss: PrivacyLoss, limits: Limits
+    schema: Schema, unit: PrivacyUnit, params: PreparationParams, loss: PrivacyLoss, limits: Limits
 ) -> Plan:
     plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
     entities = plan_entities(plan.axes, unit, params.entities, plan.rest)
@@ -146,13 +146,13 @@ def forecast(
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PreparedTable:
     """The cells and entities that were bought, how units count, and what is left to spend."""
 
     axes: Axes
     contribution: Contribution
     loss: PrivacyLoss
-    bought: Bought | None = None
+    bought: MeasuredEntities | None = None
     counted: SizeEstimate | None = None
 
     @property
@@ -165,19 +165,25 @@ class Start:
         return self.counted if self.bought is None else self.bought.size
 
 
-def start(session: Session, params: StartParams, progress: Progress) -> Start:
+def start(session: Session, params: PreparationParams, progress: Progress) -> PreparedTable:
     plan = plan_axes(
         session.schema, session.unit, params, session.allowance, within_bins=params.within_bins
     )
     progress(0.01, "buying cells")
-    axes = plan.buy(session)
-    bought = plan_entities(axes, session.unit, params.entities, plan.left(session)).buy(session)
+    axes = plan.measure(session)
+    bought = plan_entities(axes, session.unit, params.entities, plan.left(session)).measure(session)
     left = plan.left(session)
-    return Start(axes, _contribution(params, axes, bought, session.unit, left), left, bought)
+    return PreparedTable(
+        axes, _contribution(params, axes, bought, session.unit, left), left, bought
+    )
 
 
 def _contribution(
-    params: StartParams, axes: Axes, bought: Bought | None, unit: PrivacyUnit, loss: PrivacyLoss
+    params: PreparationParams,
+    axes: Axes,
+    bought: MeasuredEntities | None,
+    unit: PrivacyUnit,
+    loss: PrivacyLoss,
 ) -> Contribution:
     if params.contribution.rule != "auto":
         return params.contribution.contribution()
@@ -187,12 +193,12 @@ def _contribution(
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class MeasuredTable:
     """The noisy histogram of each column, and what it tells."""
 
-    measured: OneWays
-    columns: Columns
-    bought: Bought | None = None
+    measured: OneWayHistograms
+    columns: ColumnEstimates
+    bought: MeasuredEntities | None = None
 
     def model(self, method: str, graph: GraphicalModel) -> TableModel:
         """A graph over the merged cells, as the model of a table."""
@@ -203,26 +209,26 @@ class Opening:
             columns.compressions,
             graph,
             columns.size,
-            columns.shapes,
+            columns.densities,
             None if self.bought is None else self.bought.entities,
         )
 
 
-def open_columns(
+def measure_columns(
     session: Session,
-    begun: Start,
+    prepared: PreparedTable,
     params: TableParams,
     loss: PrivacyLoss,
     progress: Progress,
     public: PublicRows | None = None,
-) -> Opening:
+) -> MeasuredTable:
     progress(0.02, "counting columns")
-    measured = measure_one_ways(session, begun.axes, begun.contribution, loss, begun.known)
-    columns = Columns.of(begun.axes, session.schema, measured, params.rare_below, public)
-    return Opening(measured, columns, begun.bought)
+    measured = measure_one_ways(session, prepared.axes, prepared.contribution, loss, prepared.known)
+    columns = ColumnEstimates.of(prepared.axes, session.schema, measured, params.rare_below, public)
+    return MeasuredTable(measured, columns, prepared.bought)
 
 
-def opening_errors(
+def one_way_errors(
     axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
 ) -> tuple[float, ...]:
     """Standard deviations of the noise in a cell of each histogram, in counts."""

@@ -33,7 +33,7 @@ _SECONDS_PER_OFFER = 1e-4
 
 
 @dataclass(frozen=True)
-class KnownStart:
+class PriorTree:
     """A model that is known already: what it expects in each cell of a pair, the cliques of its
     junction tree, and how many cells this may have when pairs have been joined to it."""
 
@@ -54,7 +54,7 @@ def least_loss(loss: PrivacyLoss, columns: int) -> PrivacyLoss:
     return loss.of_each(edges * (3 if may_waste else 1))
 
 
-def choosing_seconds(columns: int) -> float:
+def selection_seconds(columns: int) -> float:
     """About how long a choice takes of one core, if all pairs stay open to the end, and waste
     leaves half of the edges to be taken one by one."""
     pairs, still, rounds = columns * (columns - 1) // 2, columns - 1, 0
@@ -77,7 +77,7 @@ def choose_tree(
     *,
     most_cells: int,
     noise_per_cell: float,
-    start: KnownStart | None = None,
+    start: PriorTree | None = None,
 ) -> tuple[Pair, ...]:
     """Pairs of columns that form a tree, strongest associations first.
 
@@ -133,7 +133,7 @@ def _useful(
     chosen: Sequence[Pair],
     component: Mapping[str, str],
     pairs: Sequence[Pair],
-    start: KnownStart | None,
+    start: PriorTree | None,
 ) -> list[Pair]:
     """Those that join two components, and leave the tree of a start small enough."""
     joining = [pair for pair in pairs if component[pair[0]] != component[pair[1]]]

@@ -13,11 +13,11 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.rare_cells import Compression
 from app.engine.columns.table_size import Size
 from app.engine.columns.within_bins import (
-    Shape,
+    WithinBinDensity,
+    densities_to_json,
+    density_arrays,
     expanded,
-    shape_arrays,
-    shapes_to_json,
-    stored_shapes,
+    stored_densities,
 )
 from app.engine.entities.model import Entities, Grouper
 from app.engine.inference.model import GraphicalModel
@@ -40,7 +40,7 @@ class TableModel:
     compressions: tuple[Compression, ...]
     graph: GraphicalModel
     size: Size
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    densities: Mapping[str, WithinBinDensity] = field(default_factory=dict)
     entities: Entities | None = None
 
     @property
@@ -54,7 +54,7 @@ class TableModel:
         codes = {}
         for name, compression in zip(self.axes.names, self.compressions, strict=True):
             restored = compression.restore(cells.pop(name), rng)
-            codes[name] = expanded(name, restored, self.axes, self.shapes, rng)
+            codes[name] = expanded(name, restored, self.axes, self.densities, rng)
             grouper.see(name, restored)
         return Table(codes, rows, grouper.owner(rng))
 
@@ -77,13 +77,13 @@ class TableModel:
             "model": self.method,
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
-            "pieces": shapes_to_json(self.shapes),
+            "pieces": densities_to_json(self.densities),
         }
         arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = dict(self.graph.arrays())
         for i, compression in enumerate(self.compressions):
             arrays[f"merge{i}"] = compression.merge
             arrays[f"merged_shares{i}"] = compression.shares
-        arrays |= shape_arrays(self.shapes)
+        arrays |= density_arrays(self.densities)
         if self.entities is not None:
             header["entities"] = list(self.entities.columns)
             arrays |= self.entities.to_arrays()
@@ -108,9 +108,9 @@ class TableModel:
         except ValueError as error:
             raise ModelFormatError("the stored model's tables do not fit together") from error
         size = Size.from_json(header.get("size"), unit)
-        shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
+        densities = stored_densities(header.get("pieces"), arrays, axes, schema)
         entities = Entities.from_stored(header, arrays, axes, unit)
-        return cls(method, axes, compressions, graph, size, shapes, entities)
+        return cls(method, axes, compressions, graph, size, densities, entities)
 
 
 def _stored_compression(

@@ -22,20 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import UNPAID
-from app.engine.graphical.preparation import Keeping, Opening
+from app.engine.columns.contribution import UNMEASURED
+from app.engine.graphical.preparation import MeasuredTable, PublicEntityUse
 from app.engine.method.base import PublicFacts, Session
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.near_entities import (
-    KeptEntities,
-    kept_entities,
-    may_keep,
+    WeightedEntities,
+    may_use_entities,
+    weighted_entities,
 )
 from app.engine.prior.public_model import (
     Pair,
-    PublicStart,
+    PublicModel,
     most_pair_cells,
-    small_pairs,
+    pairs_within,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, GridReference
@@ -47,7 +47,7 @@ from app.engine.table import PublicTable
 
 Floats = NDArray[np.float64]
 
-SHARE_OF_SELECTION = 0.4
+DRIFT_SHARE = 0.4
 """What `mst` and `aim` spend on it, of what else would go to selections."""
 
 _DISTINCT = 7
@@ -68,7 +68,7 @@ _MOST_SCALE = 16.0
 """How much of the scores' loss tells how many counts there are, of how many pairs."""
 
 
-def scored_by(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contribution:
+def distance_rule(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contribution:
     """By which rule distances are measured: by distinct cells where public entities tell how often
     entities repeat a cell; a distance then moves far less than by all rows of an entity."""
     if unit.kind == "row" or public.schema.entity is None:
@@ -76,17 +76,17 @@ def scored_by(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contribut
     return Contribution("distinct", limit=_DISTINCT)
 
 
-def comparing_errors(
+def distance_errors(
     axes: Axes,
     unit: PrivacyUnit,
     public: PublicFacts,
     loss: PrivacyLoss,
-    keeping: Keeping = "auto",
+    entity_use: PublicEntityUse = "auto",
 ) -> tuple[float, ...]:
     """The standard error, in counts, of a distance if all pairs are compared twice, or three times
     where entities may be kept; none where there are no pairs."""
-    rule = scored_by(unit, public)
-    times = 3 if may_keep(unit, public, keeping) else 2
+    rule = distance_rule(unit, public)
+    times = 3 if may_use_entities(unit, public, entity_use) else 2
     counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * times
     if not counts:
         return ()
@@ -96,7 +96,7 @@ def comparing_errors(
     # Merged pairs of few cells move less than others, and their parts must not come to nothing.
     power = 1 if loss.kind == "pure" else 2
     if min(part.amount for part in parts) < len(counts) * (rule.limit or 1) ** power:
-        return (UNPAID,)
+        return (UNMEASURED,)
     cells = {name: grouping.cells for name, grouping in axes.groupings.items()}
     widest = max(counts, key=lambda count: math.prod(cells[name] for name in count.columns))
     some = [widest] * min(len(counts) // times, _PAIRS_FOR_SCALE)
@@ -107,7 +107,7 @@ def comparing_errors(
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PairDistances:
     """A pair's noisy distances, in rows, and the standard error of each.
 
     apart: how far the start's marginal is from that of independent columns. from_entities: how far
@@ -126,12 +126,12 @@ class Compared:
 
 def compare(
     session: Session,
-    start: PublicStart,
+    start: PublicModel,
     pairs: Sequence[Pair],
     rule: Contribution,
     loss: PrivacyLoss,
-    kept: KeptEntities | None = None,
-) -> tuple[Compared, ...]:
+    kept: WeightedEntities | None = None,
+) -> tuple[PairDistances, ...]:
     """The distances of the pairs, in one joint release. Where the start says little else than that
     the columns are independent, one distance stands for both."""
     total = start.cells.columns.total
@@ -167,7 +167,7 @@ def compare(
         both = far > _TELLING * total
         from_start, error = next(answers), next(errors)
         from_independence, _ = (next(answers), next(errors)) if both else (from_start, error)
-        compared = Compared(pair, from_start, from_independence, far if both else 0.0, error)
+        compared = PairDistances(pair, from_start, from_independence, far if both else 0.0, error)
         if kept is not None:
             from_entities, error = next(answers), max(error, next(errors))
             compared = replace(
@@ -194,7 +194,7 @@ def _apart(one: Floats, other: Floats) -> float:
 
 def _times_counted(
     session: Session,
-    start: PublicStart,
+    start: PublicModel,
     pairs: Sequence[Pair],
     expected: Sequence[Floats],
     rule: Contribution,
@@ -209,24 +209,24 @@ def _times_counted(
     return min(max(counted / foreseen, 1 / _MOST_SCALE), _MOST_SCALE)
 
 
-def _independent(start: PublicStart, pair: Pair) -> Floats:
+def _independent(start: PublicModel, pair: Pair) -> Floats:
     columns = start.cells.columns
     product: Floats = np.multiply.outer(columns.counts[pair[0]], columns.shares[pair[1]])
     return product
 
 
-def _candidate(start: PublicStart, pair: Pair, reference: Floats, rule: Contribution) -> Candidate:
+def _candidate(start: PublicModel, pair: Pair, reference: Floats, rule: Contribution) -> Candidate:
     """On a dyadic grid, which hides in what order a processor adds up floats."""
     steps = np.rint(reference / SCORE_STEP).astype(np.int64)
     return Candidate(_count(start, pair, rule), GridReference(steps))
 
 
-def _count(start: PublicStart, pair: Pair, rule: Contribution) -> Count:
+def _count(start: PublicModel, pair: Pair, rule: Contribution) -> Count:
     groupings = start.cells.columns.merged.groupings
     return Count(pair, {name: groupings[name] for name in pair}, rule)
 
 
-def _amounts(start: PublicStart, pair: Pair, rule: Contribution) -> Floats:
+def _amounts(start: PublicModel, pair: Pair, rule: Contribution) -> Floats:
     """What a row of each cell adds to the count, as the rows of public entities do; 1 if all rows
     are counted. A cell of few rows takes what is usual."""
     cells = start.cells
@@ -245,7 +245,9 @@ def _amounts(start: PublicStart, pair: Pair, rule: Contribution) -> Floats:
     return table
 
 
-def guarded(start: PublicStart, compared: Sequence[Compared]) -> PublicStart | None:
+def without_drifted_pairs(
+    start: PublicModel, compared: Sequence[PairDistances]
+) -> PublicModel | None:
     """The start without the pairs that seem to have drifted; none if all pairs together have."""
     told = [each for each in compared if each.apart > 0]
     if not start.pairs or (told and _is_worse(told)):
@@ -255,30 +257,30 @@ def guarded(start: PublicStart, compared: Sequence[Compared]) -> PublicStart | N
 
 def public_prior(
     session: Session,
-    opened: Opening,
+    opened: MeasuredTable,
     rows: PublicRows,
     loss: PrivacyLoss,
     *,
     public: PublicTable,
-    keeping: Keeping,
+    entity_use: PublicEntityUse,
     most_cells: int,
     seed: int,
-) -> PublicStart | NearEntities | None:
+) -> PublicModel | NearEntities | None:
     """The public start, its tree of at most `most_cells` cells, without what seems to have
     drifted, or the entities if they are nearer: all of the loss goes to comparing. None where
     there is no pair to compare. `rows` are those of `public` that fit."""
     columns = opened.columns
     most = min(most_cells, most_pair_cells(columns.axes))
-    pairs = small_pairs(columns, most)
+    pairs = pairs_within(columns, most)
     if not pairs or not loss.amount:
         return None
-    kept = kept_entities(session, opened, rows, keeping, public=public, seed=seed)
-    start = PublicStart.of(rows, session.schema, columns, most_cells, most)
-    compared = compare(session, start, pairs, scored_by(session.unit, public), loss, kept)
-    return near_entities(kept, compared, keeping) or guarded(start, compared)
+    kept = weighted_entities(session, opened, rows, entity_use, public=public, seed=seed)
+    start = PublicModel.of(rows, session.schema, columns, most_cells, most)
+    compared = compare(session, start, pairs, distance_rule(session.unit, public), loss, kept)
+    return near_entities(kept, compared, entity_use) or without_drifted_pairs(start, compared)
 
 
-def _is_worse(compared: Sequence[Compared]) -> bool:
+def _is_worse(compared: Sequence[PairDistances]) -> bool:
     """Whether the start is further from the truth than independence is, for all that one can say.
 
     How much further a pair is lies within `apart`, up or down; before anything is asked it is
@@ -288,11 +290,11 @@ def _is_worse(compared: Sequence[Compared]) -> bool:
     return _is_surplus(surplus, math.fsum(each.apart for each in compared), compared)
 
 
-def _is_surplus(surplus: float, apart: float, compared: Sequence[Compared]) -> bool:
+def _is_surplus(surplus: float, apart: float, compared: Sequence[PairDistances]) -> bool:
     return surplus * apart > 2 * _variance(compared)
 
 
-def _variance(compared: Sequence[Compared]) -> float:
+def _variance(compared: Sequence[PairDistances]) -> float:
     """Of the difference of two distances of all pairs."""
     return math.fsum(2 * each.error**2 for each in compared)
 
@@ -301,7 +303,7 @@ def _variance(compared: Sequence[Compared]) -> float:
 class NearEntities:
     """Public entities that are nearer to the truth than the start is, and how far they are off."""
 
-    kept: KeptEntities
+    kept: WeightedEntities
     distances: Mapping[Pair, float]
 
     def model(
@@ -315,7 +317,7 @@ class NearEntities:
 
 
 def near_entities(
-    kept: KeptEntities | None, compared: Sequence[Compared], keeping: Keeping
+    kept: WeightedEntities | None, compared: Sequence[PairDistances], entity_use: PublicEntityUse
 ) -> NearEntities | None:
     """The entities, if for all that one can say they are no further from the truth than the
     start, nor than half as far as independence: counts of pairs mend a model of rows, but not
@@ -333,7 +335,7 @@ def near_entities(
         _FAR * math.fsum(each.from_independence for each in told),
     )
     apart = math.fsum(each.entities_apart for each in told)
-    if keeping == "auto" and _is_surplus(far - nearest, apart, told):
+    if entity_use == "auto" and _is_surplus(far - nearest, apart, told):
         return None
     total = kept.opened.columns.total
     return NearEntities(
@@ -343,7 +345,7 @@ def near_entities(
 
 
 def distances(
-    start: PublicStart | None, asked: PublicStart, compared: Sequence[Compared]
+    start: PublicModel | None, asked: PublicModel, compared: Sequence[PairDistances]
 ) -> dict[Pair, float]:
     """How far each compared pair is at least from where the model now starts, in rows.
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.estimates import Columns
+from app.engine.columns.estimates import ColumnEstimates
 from app.engine.columns.resources import time_problems
 from app.engine.compiled import compiled
 from app.engine.constraints.structural_zeros import structural_zeros
@@ -91,7 +91,7 @@ class PublicCells:
     """Public rows in the merged cells of the private columns."""
 
     rows: PublicRows
-    columns: Columns
+    columns: ColumnEstimates
 
     @cached_property
     def some(self) -> PublicCells:
@@ -161,7 +161,7 @@ def _count_pair(first: Integers, second: Integers, table: Integers) -> None:
 
 
 @dataclass(frozen=True)
-class PublicStart:
+class PublicModel:
     """The pairs that made the tree, and the model that they make with the noisy columns."""
 
     cells: PublicCells
@@ -171,15 +171,20 @@ class PublicStart:
 
     @classmethod
     def of(
-        cls, rows: PublicRows, schema: Schema, columns: Columns, most_cells: int, most_pair: int
-    ) -> PublicStart:
+        cls,
+        rows: PublicRows,
+        schema: Schema,
+        columns: ColumnEstimates,
+        most_cells: int,
+        most_pair: int,
+    ) -> PublicModel:
         """Its junction tree has at most `most_cells` cells, before impossible cells are told, and
         no pair that it is made of more than `most_pair`."""
         cells = PublicCells(rows, columns)
-        return cls.over(cells, schema, telling_pairs(cells, most_cells, most_pair))
+        return cls.over(cells, schema, dependent_pairs(cells, most_cells, most_pair))
 
     @classmethod
-    def over(cls, cells: PublicCells, schema: Schema, pairs: Sequence[Pair]) -> PublicStart:
+    def over(cls, cells: PublicCells, schema: Schema, pairs: Sequence[Pair]) -> PublicModel:
         columns = cells.columns
         model = fit(
             columns.shape,
@@ -191,7 +196,7 @@ class PublicStart:
         )
         return cls(cells, schema, tuple(pairs), model)
 
-    def without(self, pairs: Sequence[Pair]) -> PublicStart:
+    def without(self, pairs: Sequence[Pair]) -> PublicModel:
         kept = [pair for pair in self.pairs if pair not in set(pairs)]
         return self if len(kept) == len(self.pairs) else self.over(self.cells, self.schema, kept)
 
@@ -223,7 +228,7 @@ class PublicStart:
         return self.model.factors()
 
 
-def start_problems(
+def public_model_problems(
     schema: Schema,
     unit: PrivacyUnit,
     public: PublicFacts | None,
@@ -235,14 +240,14 @@ def start_problems(
         return ()
     problems = public_problems(schema, unit, public, columns, needs_entities=False)
     return problems + time_problems(
-        start_seconds(public, len(columns)),
+        learning_seconds(public, len(columns)),
         f"learning how {len(columns)} columns depend on each other in the public dataset",
         "choose fewer columns, or leave `public_dataset` out",
         limits,
     )
 
 
-def start_seconds(public: PublicFacts, columns: int) -> float:
+def learning_seconds(public: PublicFacts, columns: int) -> float:
     """The longest that it takes to learn from a public table, and to look for what has drifted."""
     pairs = columns * (columns - 1) / 2
     seconds = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
@@ -267,25 +272,25 @@ def compared_cells(axes: Axes) -> int:
     return sum(min(first * second, most) for first, second in combinations(axes.shape, 2))
 
 
-def small_pairs(columns: Columns, most: int) -> list[Pair]:
+def pairs_within(columns: ColumnEstimates, most: int) -> list[Pair]:
     """Pairs of at most `most` merged cells."""
     shape = columns.shape
     return [pair for pair in combinations(shape, 2) if shape[pair[0]] * shape[pair[1]] <= most]
 
 
-def start_bytes(public: PublicFacts | None, columns: int, most_cells: int) -> int:
+def public_model_bytes(public: PublicFacts | None, columns: int, most_cells: int) -> int:
     """Memory of the public rows, and of a tree of `most_cells` cells beside the model's own."""
     if public is None:
         return 0
     return public.rows * 8 * (columns + 1) * _COPIES_OF_PUBLIC + most_cells * _BYTES_PER_CELL
 
 
-def telling_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tuple[Pair, ...]:
+def dependent_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tuple[Pair, ...]:
     """Pairs that depend on each other by more than sampling explains, those of a tree of at most
     `most_cells` cells that tell most together. Of several prices of a cell the best is taken."""
     shape = cells.columns.shape
     few = cells.at_most(_ROWS_FOR_PAIRS)
-    gains = {pair: _surplus(few, pair) for pair in small_pairs(cells.columns, most_pair)}
+    gains = {pair: _surplus(few, pair) for pair in pairs_within(cells.columns, most_pair)}
     gains = {pair: gain for pair, gain in gains.items() if gain > 0}
     whole = math.fsum(gains.values())
     runs = [_greedy(shape, gains, most_cells, price * whole / most_cells) for price in _PRICES]

@@ -195,7 +195,7 @@ class Histogram:
         contribution = params.contribution.contribution()
         plan = plan_axes(session.schema, session.unit, params, session.allowance, far_cuts=0)
         progress(0.02, "buying cells")
-        axes, loss = plan.buy(session), plan.left(session)
+        axes, loss = plan.measure(session), plan.left(session)
         progress(0.05, "counting")
         answers = session.count(
             _questions(axes, contribution, session.unit),

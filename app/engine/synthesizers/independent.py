@@ -21,15 +21,15 @@ from app.engine.columns.private_bins import (
 from app.engine.columns.resources import message_problems, run_problems
 from app.engine.columns.table_size import Size
 from app.engine.columns.within_bins import (
-    Shape,
+    WithinBinDensity,
+    densities_of,
+    densities_to_json,
+    density_arrays,
     expanded,
-    shape_arrays,
-    shapes_of,
-    shapes_to_json,
-    stored_shapes,
+    stored_densities,
 )
 from app.engine.entities.model import Entities, Grouper
-from app.engine.graphical.preparation import StartParams, forecast, opening_errors, start
+from app.engine.graphical.preparation import PreparationParams, forecast, one_way_errors, start
 from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, Session
 from app.engine.method.model_file import ModelFormatError, pack, unpack
@@ -41,7 +41,7 @@ from app.engine.table import PublicTable, Table
 _BYTES_PER_CELL = 80
 
 
-class IndependentParams(StartParams):
+class IndependentParams(PreparationParams):
     """No more than the cells and entities of a table."""
 
 
@@ -53,7 +53,7 @@ class IndependentModel:
     axes: Axes
     shares: tuple[NDArray[np.float64], ...]
     size: Size
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    densities: Mapping[str, WithinBinDensity] = field(default_factory=dict)
     entities: Entities | None = None
 
     @property
@@ -68,7 +68,7 @@ class IndependentModel:
         for name, shares in zip(self.axes.names, self.shares, strict=True):
             cells = shuffled_cells(apportion(shares, rows, rng), rng)
             grouper.see(name, cells)
-            codes[name] = expanded(name, cells, self.axes, self.shapes, rng)
+            codes[name] = expanded(name, cells, self.axes, self.densities, rng)
         return Table(codes, rows, grouper.owner(rng))
 
     def dump(self) -> bytes:
@@ -76,10 +76,10 @@ class IndependentModel:
             "model": "independent",
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
-            "pieces": shapes_to_json(self.shapes),
+            "pieces": densities_to_json(self.densities),
         }
         shares = {f"shares{i}": shares for i, shares in enumerate(self.shares)}
-        arrays = shares | shape_arrays(self.shapes)
+        arrays = shares | density_arrays(self.densities)
         if self.entities is not None:
             header["entities"] = list(self.entities.columns)
             arrays |= self.entities.to_arrays()
@@ -109,7 +109,7 @@ class Independent:
         problems += message_problems(axes, 8 * cells)
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
-        errors = opening_errors(axes, contribution, unit, loss)
+        errors = one_way_errors(axes, contribution, unit, loss)
         problems += noise_problems(errors, contribution)
         return plan.preflight(cells, memory, errors[0], problems)
 
@@ -124,19 +124,19 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        begun = start(session, params, progress)
-        axes = begun.axes
+        prepared = start(session, params, progress)
+        axes = prepared.axes
         progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(
-            session, axes, begun.contribution, begun.loss, begun.known
+            session, axes, prepared.contribution, prepared.loss, prepared.known
         )
         shares = measured.shares()
         rows = {
             name: part * measured.size.rows for name, part in zip(axes.names, shares, strict=True)
         }
-        pieces = [in_rows(answer, measured.size) for answer in measured.pieces]
-        shapes = shapes_of(axes, pieces, rows)
-        return IndependentModel(axes, shares, measured.size, shapes, begun.entities)
+        sub_bins = [in_rows(answer, measured.size) for answer in measured.sub_bins]
+        densities = densities_of(axes, sub_bins, rows)
+        return IndependentModel(axes, shares, measured.size, densities, prepared.entities)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> IndependentModel:
         header, arrays = unpack(data)
@@ -147,6 +147,6 @@ class Independent:
         if any(not np.isclose(column.sum(), 1) for column in shares):
             raise ModelFormatError("the stored model's shares do not add up")
         size = Size.from_json(header.get("size"), unit)
-        shapes = stored_shapes(header.get("pieces"), arrays, axes, schema)
+        densities = stored_densities(header.get("pieces"), arrays, axes, schema)
         entities = Entities.from_stored(header, arrays, axes, unit)
-        return IndependentModel(axes, shares, size, shapes, entities)
+        return IndependentModel(axes, shares, size, densities, entities)

@@ -15,7 +15,7 @@ from app.engine.columns.contribution import (
     expected_score_error,
     noise_problems,
 )
-from app.engine.columns.estimates import Columns, in_rows
+from app.engine.columns.estimates import ColumnEstimates, in_rows
 from app.engine.columns.private_bins import (
     delta_for_values,
 )
@@ -28,13 +28,13 @@ from app.engine.columns.resources import (
 )
 from app.engine.constraints.structural_zeros import structural_zeros
 from app.engine.graphical import preparation
-from app.engine.graphical.preparation import TableParams, opening_errors
+from app.engine.graphical.preparation import TableParams, one_way_errors
 from app.engine.graphical.spanning_tree import (
-    KnownStart,
     Pair,
+    PriorTree,
     choose_tree,
-    choosing_seconds,
     least_loss,
+    selection_seconds,
 )
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.estimation import fit
@@ -49,25 +49,25 @@ from app.engine.method.base import (
     Session,
 )
 from app.engine.prior.drift import (
-    SHARE_OF_SELECTION,
+    DRIFT_SHARE,
     NearEntities,
-    comparing_errors,
+    distance_errors,
     public_prior,
 )
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.near_entities import (
-    keeping_bytes,
-    keeping_cells,
-    keeping_problems,
+    entity_bytes,
+    entity_cells,
+    entity_problems,
     load_either,
 )
 from app.engine.prior.public_model import (
-    PublicStart,
+    PublicModel,
     compared_cells,
     most_pair_cells,
-    small_pairs,
-    start_bytes,
-    start_problems,
+    pairs_within,
+    public_model_bytes,
+    public_model_problems,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
@@ -123,23 +123,23 @@ class Mst:
     ) -> Preflight:
         plan = preparation.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
-        problems += start_problems(schema, unit, public, axes.names, limits)
-        problems += keeping_problems(unit, public, params.public_entities)
+        problems += public_model_problems(schema, unit, public, axes.names, limits)
+        problems += entity_problems(unit, public, params.public_entities)
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         most = _most_pair_cells(params, axes, public is not None)
         pair_cells = _pair_cells(axes, most)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        memory += start_bytes(public, len(axes.names), MOST_PRIOR_CELLS + most)
-        memory += keeping_bytes(unit, public, params.public_entities, axes)
-        kept = keeping_cells(unit, public, params.public_entities, axes)
+        memory += public_model_bytes(public, len(axes.names), MOST_PRIOR_CELLS + most)
+        memory += entity_bytes(unit, public, params.public_entities, axes)
+        kept = entity_cells(unit, public, params.public_entities, axes)
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
         prior = 0 if public is None else max(compared_cells(axes), MOST_PRIOR_CELLS + most)
         problems += time_problems(
-            choosing_seconds(len(axes.names)),
+            selection_seconds(len(axes.names)),
             f"choosing a tree over {len(axes.names)} columns",
             "choose fewer columns",
             limits,
@@ -159,8 +159,8 @@ class Mst:
         errors = _errors(axes, contribution, unit, losses, most)
         scores: tuple[float, ...] = ()
         if public is not None:
-            keeping = params.public_entities
-            scores = comparing_errors(axes, unit, public, losses.prior, keeping)
+            entity_use = params.public_entities
+            scores = distance_errors(axes, unit, public, losses.prior, entity_use)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(cells, memory, errors[0], problems)
 
@@ -175,12 +175,14 @@ class Mst:
         seed: int,
         progress: Progress,
     ) -> TableModel | PublicReweightedModel:
-        begun = preparation.start(session, params, progress)
-        public, rows = readable(public, session.schema, begun.axes.names)
-        losses = _losses(begun.loss, params, len(begun.axes.names), public is not None)
-        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
+        prepared = preparation.start(session, params, progress)
+        public, rows = readable(public, session.schema, prepared.axes.names)
+        losses = _losses(prepared.loss, params, len(prepared.axes.names), public is not None)
+        opened = preparation.measure_columns(
+            session, prepared, params, losses.one_way, progress, rows
+        )
         columns = opened.columns
-        prior: PublicStart | NearEntities | None = None
+        prior: PublicModel | NearEntities | None = None
         if public is not None and rows is not None:
             progress(0.1, "learning from the public table")
             prior = public_prior(
@@ -189,7 +191,7 @@ class Mst:
                 rows,
                 losses.prior,
                 public=public,
-                keeping=params.public_entities,
+                entity_use=params.public_entities,
                 most_cells=MOST_PRIOR_CELLS,
                 seed=seed,
             )
@@ -198,7 +200,7 @@ class Mst:
             return prior.model(session, session.remaining, self.name, lambda _: 1.0)
         cliques = () if prior is None else prior.cliques
         progress(0.2, "choosing the tree")
-        most = _most_pair_cells(params, begun.axes, public is not None)
+        most = _most_pair_cells(params, prepared.axes, public is not None)
         edges = choose_tree(
             session,
             columns.merged,
@@ -206,14 +208,14 @@ class Mst:
             losses.selection,
             most_cells=most,
             noise_per_cell=expected_distance(
-                losses.edge_error(begun.contribution, session.unit, most), begun.loss
+                losses.edge_error(prepared.contribution, session.unit, most), prepared.loss
             ),
             start=None if prior is None else _known(prior, columns, most),
         )
         progress(0.6, "counting pairs")
         answers: tuple[Measurement, ...] = ()
         if len(columns.shape) > 1:
-            answers = _measure(session, columns.merged, edges, begun.contribution)
+            answers = _measure(session, columns.merged, edges, prepared.contribution)
         progress(0.75, "fitting the tree")
         graph = fit(
             columns.shape,
@@ -250,7 +252,7 @@ class _Losses:
 
 def _losses(loss: PrivacyLoss, params: MstParams, columns: int, is_public: bool) -> _Losses:
     weights = params.shares
-    guard = SHARE_OF_SELECTION * weights.selection if is_public and columns > 1 else 0.0
+    guard = DRIFT_SHARE * weights.selection if is_public and columns > 1 else 0.0
     one_way, selection, two_way, prior = loss.split(
         (
             weights.one_way,
@@ -262,9 +264,9 @@ def _losses(loss: PrivacyLoss, params: MstParams, columns: int, is_public: bool)
     return _Losses(one_way, selection, two_way, prior, edges=max(1, columns - 1))
 
 
-def _known(prior: PublicStart, columns: Columns, most: int) -> KnownStart:
-    expected = prior.references(small_pairs(columns, most))
-    return KnownStart(expected, prior.cliques, MOST_PRIOR_CELLS + most)
+def _known(prior: PublicModel, columns: ColumnEstimates, most: int) -> PriorTree:
+    expected = prior.references(pairs_within(columns, most))
+    return PriorTree(expected, prior.cliques, MOST_PRIOR_CELLS + most)
 
 
 def _most_pair_cells(params: MstParams, axes: Axes, is_public: bool) -> int:
@@ -290,7 +292,7 @@ def _errors(
     axes: Axes, contribution: Contribution, unit: PrivacyUnit, losses: _Losses, most_cells: int
 ) -> tuple[float, ...]:
     """Noise in a cell of the finest marginals, then of every other question."""
-    errors = opening_errors(axes, contribution, unit, losses.one_way)
+    errors = one_way_errors(axes, contribution, unit, losses.one_way)
     if len(axes.names) > 1:
         errors = (losses.edge_error(contribution, unit, most_cells), *errors)
     if len(axes.names) > 2:

@@ -5,7 +5,7 @@ import pytest
 from small_tables import EXACT, colours, digits, random_codes, session_on
 
 from app.engine.columns.axes import choose_axes
-from app.engine.columns.estimates import Columns, in_rows, ordered_cells
+from app.engine.columns.estimates import ColumnEstimates, in_rows, ordered_cells
 from app.engine.columns.one_way import measure_one_ways
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
@@ -19,10 +19,10 @@ def measured(
     codes: dict[str, np.ndarray],
     loss: PrivacyLoss = EXACT,
     rare_below: float = 2.0,
-) -> Columns:
+) -> ColumnEstimates:
     axes, _ = choose_axes(schema, None, {})
     answers = measure_one_ways(session_on(schema, codes, loss), axes, Contribution(), loss)
-    return Columns.of(axes, schema, answers, rare_below)
+    return ColumnEstimates.of(axes, schema, answers, rare_below)
 
 
 def test_ranges_are_in_order_and_names_are_not() -> None:

@@ -68,11 +68,11 @@ def plan_of(
     return plan_axes(schema, ROW, IndependentParams.model_validate(form), loss, far_cuts=far_cuts)
 
 
-def bought(values: np.ndarray, schema: Schema, far_cuts: int = 0) -> tuple[int, ...]:
+def quantile_bins(values: np.ndarray, schema: Schema, far_cuts: int = 0) -> tuple[int, ...]:
     """Edges bought without noise on a table of these codes."""
     codes = {"income": values, "sex": np.zeros(len(values), np.int64)}
     plan = plan_of(schema, far_cuts=far_cuts, bins_share=0.5)
-    return plan.buy(session_on(schema, codes)).groupings["income"].edges
+    return plan.measure(session_on(schema, codes)).groupings["income"].edges
 
 
 @dataclass
@@ -100,20 +100,20 @@ class Oracle:
 
 def test_without_noise_bins_hold_equal_numbers_of_rows() -> None:
     values = np.sort(np.random.default_rng(1).choice(100_000, 8000, replace=False))
-    counts, _ = np.histogram(values, bought(values, incomes()))
+    counts, _ = np.histogram(values, quantile_bins(values, incomes()))
     assert len(counts) == 16
     assert np.abs(counts - 500).max() <= 50  # grids leave codes out
 
 
 def test_bins_follow_rows_that_lie_within_a_millionth_of_the_range() -> None:
     values = 300_000_000 + np.arange(3200) % 400
-    counts, _ = np.histogram(values, bought(values, incomes(most=10**9)))
+    counts, _ = np.histogram(values, quantile_bins(values, incomes(most=10**9)))
     assert np.sum(counts >= 100) >= 12
 
 
 def test_a_mass_becomes_a_cell_and_the_rest_is_divided() -> None:
     values = np.concatenate([np.zeros(9000, np.int64), np.arange(1, 1001) * 10])
-    edges = bought(values, incomes())
+    edges = quantile_bins(values, incomes())
     assert edges[:2] == (0, 1)
     counts, _ = np.histogram(values, edges)
     assert counts[0] == 9000
@@ -124,7 +124,7 @@ def test_a_mass_becomes_a_cell_and_the_rest_is_divided() -> None:
 @pytest.mark.parametrize("place", [777, 99_999])
 def test_a_mass_within_or_at_the_end_of_the_range_is_found(place: int) -> None:
     values = np.concatenate([np.full(3000, place), np.arange(1000) * 99])
-    edges = bought(values, incomes())
+    edges = quantile_bins(values, incomes())
     assert place in edges
     assert place + 1 in edges
 
@@ -135,7 +135,7 @@ def test_special_values_other_and_null_are_left_out() -> None:
     )
     column = schema.column("income")
     tail = np.repeat(np.arange(column.regular, column.codes), 5000)
-    edges = bought(np.concatenate([np.arange(1, 961), tail]), schema)
+    edges = quantile_bins(np.concatenate([np.arange(1, 961), tail]), schema)
     counts, _ = np.histogram(np.arange(1, 961), edges)
     assert len(counts) == 16
     assert np.abs(counts - 60).max() <= 12
@@ -160,7 +160,7 @@ def test_dates_and_numbers_on_a_grid_are_cut_too() -> None:
     schema = Schema.parse({"fields": fields})
     codes = {"day": 5000 + np.arange(2000) % 100, "fare": 1000 + np.arange(2000)}
     plan = plan_of(schema, bins_share=0.5)
-    axes = plan.buy(session_on(schema, codes))
+    axes = plan.measure(session_on(schema, codes))
     assert axes.shape == (20, 4)
     counts, _ = np.histogram(codes["fare"], axes.groupings["fare"].edges)
     assert np.abs(counts - 500).max() <= 50
@@ -179,7 +179,7 @@ def test_whatever_is_answered_the_forecast_and_the_loss_hold(
     schema = incomes({"quantiles": bins}, most)
     plan = plan_of(schema, GAUSSIAN, far_cuts)
     oracle = Oracle(schema, draws)
-    axes = plan.buy(oracle)  # type: ignore[arg-type]
+    axes = plan.measure(oracle)  # type: ignore[arg-type]
     assert axes.groupings["income"].regular == most + 1
     assert all(got <= told for got, told in zip(axes.shape, plan.axes.shape, strict=True))
     if not far_cuts:

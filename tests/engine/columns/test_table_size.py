@@ -59,20 +59,20 @@ def test_however_many_rows_noise_tells_they_can_be_compared() -> None:
 def test_dealt_entities_are_numbered_from_0_and_within_their_bound(
     rows: int, entities: int, most: int, wanted: int, seed: int
 ) -> None:
-    dealt = Size(rows, entities, most).deal(wanted, np.random.default_rng(seed % 2**32))
-    assert dealt is not None
-    assert dealt.size == wanted
+    assembled_rows = Size(rows, entities, most).deal(wanted, np.random.default_rng(seed % 2**32))
+    assert assembled_rows is not None
+    assert assembled_rows.size == wanted
     if wanted:
-        held = np.bincount(dealt)
+        held = np.bincount(assembled_rows)
         assert held.min() >= 1
         assert held.max() <= most
         assert held.max() - held.min() <= 1
 
 
 def test_a_larger_sample_has_more_entities_of_the_same_size() -> None:
-    dealt = Size(30, 10, 4).deal(300, np.random.default_rng(0))
-    assert dealt is not None
-    assert np.bincount(dealt).tolist() == [3] * 100
+    assembled_rows = Size(30, 10, 4).deal(300, np.random.default_rng(0))
+    assert assembled_rows is not None
+    assert np.bincount(assembled_rows).tolist() == [3] * 100
 
 
 def test_estimates_are_pooled_by_precision() -> None:

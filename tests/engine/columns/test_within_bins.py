@@ -1,4 +1,4 @@
-"""Where rows lie within bought bins: pieces, their shares, and what comes of them in samples."""
+"""Where rows lie within bought bins: sub-bins, their shares, and what comes of them in samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 from app.engine.columns import one_way
 from app.engine.columns.axes import Axes
 from app.engine.columns.private_bins import plan_axes
-from app.engine.columns.within_bins import Shape, with_pieces
+from app.engine.columns.within_bins import WithinBinDensity, with_sub_bins
 from app.engine.grouping import Grouping
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.method.model_file import ModelFormatError, pack, unpack
@@ -50,16 +50,16 @@ def shape_of(
     exact: NDArray[np.float64],
     deviation: float,
     public: NDArray[np.int64] | None = None,
-) -> Shape:
-    """The shape told by counts of pieces with noise, exact ones for the cells."""
-    pieces = with_pieces(Axes({"x": cells}), ["x"], most).pieces["x"]
+) -> WithinBinDensity:
+    """The shape told by counts of sub-bins with noise, exact ones for the cells."""
+    sub_bins = with_sub_bins(Axes({"x": cells}), ["x"], most).sub_bins["x"]
     noise = np.random.default_rng(0).normal(0, deviation, exact.size) if deviation else 0.0
     variance = np.full(exact.size, max(deviation, 1e-3) ** 2)
     counted = NoisyMarginal(("x",), exact + noise, variance)
     sums = np.zeros(cells.cells)
-    starts = np.concatenate([pieces.edges[:-1], pieces.regular + np.arange(pieces.tail)])
+    starts = np.concatenate([sub_bins.edges[:-1], sub_bins.regular + np.arange(sub_bins.tail)])
     np.add.at(sums, cells.cell_of(starts), exact)
-    return Shape.of(cells, pieces, counted, sums, public)
+    return WithinBinDensity.of(cells, sub_bins, counted, sums, public)
 
 
 @given(edges, st.integers(0, 3), st.integers(2, 64))
@@ -67,19 +67,19 @@ def test_each_cell_is_cut_into_pieces_of_nearly_one_length_or_ever_wider_ones(
     rising: list[int], tail: int, most: int
 ) -> None:
     cells = Grouping((0, *sorted(rising)), tail)
-    pieces = with_pieces(Axes({"x": cells}), ["x"], most).pieces.get("x", cells)
-    assert set(cells.edges) <= set(pieces.edges)
-    assert pieces.tail == tail
+    sub_bins = with_sub_bins(Axes({"x": cells}), ["x"], most).sub_bins.get("x", cells)
+    assert set(cells.edges) <= set(sub_bins.edges)
+    assert sub_bins.tail == tail
     for low, high in zip(cells.edges, cells.edges[1:], strict=False):
-        widths = np.diff([edge for edge in pieces.edges if low <= edge <= high])
+        widths = np.diff([edge for edge in sub_bins.edges if low <= edge <= high])
         assert widths.size <= min(most, high - low)
         is_equal = widths.size == min(most, high - low) and np.ptp(widths) <= 1
         assert is_equal or np.all(np.diff(widths) >= -1) or np.all(np.diff(widths) <= 1)
 
 
 def test_pieces_of_a_bin_far_wider_than_its_neighbour_widen_away_from_it() -> None:
-    above = with_pieces(Axes({"x": Grouping((0, 100, 100_000), 0)}), ["x"], 8).pieces["x"]
-    below = with_pieces(Axes({"x": Grouping((0, 99_900, 100_000), 0)}), ["x"], 8).pieces["x"]
+    above = with_sub_bins(Axes({"x": Grouping((0, 100, 100_000), 0)}), ["x"], 8).sub_bins["x"]
+    below = with_sub_bins(Axes({"x": Grouping((0, 99_900, 100_000), 0)}), ["x"], 8).sub_bins["x"]
     # 99,900 divided by 4, seven times.
     outwards = [106, 124, 197, 490, 1660, 6343, 25_075, 100_000]
     assert above.edges[8:] == (100, *outwards)
@@ -87,11 +87,11 @@ def test_pieces_of_a_bin_far_wider_than_its_neighbour_widen_away_from_it() -> No
 
 
 def test_a_mass_is_one_cell_and_special_values_other_and_null_are_too() -> None:
-    pieces = with_pieces(Axes({"x": CELLS}), ["x"], 4).pieces["x"]
-    assert pieces.edges == (0, 1, 3, 5, 7, 9, 31, 54, 77, 100)
-    assert pieces.cells == 11
-    assert with_pieces(Axes({"x": CELLS, "y": CELLS}), ["y"], 4).pieces.keys() == {"y"}
-    assert not with_pieces(Axes({"x": Grouping.identity(5, 1)}), ["x"], 4).pieces
+    sub_bins = with_sub_bins(Axes({"x": CELLS}), ["x"], 4).sub_bins["x"]
+    assert sub_bins.edges == (0, 1, 3, 5, 7, 9, 31, 54, 77, 100)
+    assert sub_bins.cells == 11
+    assert with_sub_bins(Axes({"x": CELLS, "y": CELLS}), ["y"], 4).sub_bins.keys() == {"y"}
+    assert not with_sub_bins(Axes({"x": Grouping.identity(5, 1)}), ["x"], 4).sub_bins
 
 
 def test_without_noise_a_piece_has_its_share_of_the_cell() -> None:
@@ -153,7 +153,7 @@ def test_codes_lie_in_their_cell_and_follow_the_shares(seed: int, rows: int) -> 
     cells = rng.integers(0, 5, rows)
     codes = shape.expand(cells, rng)
     assert np.array_equal(CELLS.cell_of(codes), cells)
-    drawn = np.bincount(shape.pieces.cell_of(codes), minlength=11)
+    drawn = np.bincount(shape.sub_bins.cell_of(codes), minlength=11)
     expected = np.bincount(cells, minlength=5)[shape.within.merge] * shape.within.shares
     assert np.abs(drawn - expected).max() < 1 + 1e-6
 
@@ -219,9 +219,11 @@ def test_rows_lie_where_the_real_ones_do_within_bins(synthesizer: Any, form: Any
 def test_pieces_are_counted_beside_the_columns_for_half_a_share() -> None:
     schema, codes, _ = table()
     plan = plan_axes(schema, ROW, IndependentParams(), GAUSSIAN, within_bins=8)
-    axes = plan.buy(session_on(schema, codes, GAUSSIAN))
-    assert axes.pieces.keys() == {"paid", "day"}
-    assert all(pieces.cells > axes.groupings[name].cells for name, pieces in axes.pieces.items())
+    axes = plan.measure(session_on(schema, codes, GAUSSIAN))
+    assert axes.sub_bins.keys() == {"paid", "day"}
+    assert all(
+        sub_bins.cells > axes.groupings[name].cells for name, sub_bins in axes.sub_bins.items()
+    )
     asked = one_way.questions(axes, Contribution(), ROW)
     assert [count.columns for count in asked] == [
         ("paid",), ("day",), ("sex",), (), ("paid",), ("day",),
@@ -229,11 +231,11 @@ def test_pieces_are_counted_beside_the_columns_for_half_a_share() -> None:
     shares = one_way.shares(axes, Contribution(), ROW, GAUSSIAN)
     assert sum(shares) == pytest.approx(1)
     assert shares[4] == shares[5] == shares[0] / 2
-    widest = {name: plan.axes.pieces[name].cells for name in axes.pieces}
-    assert all(axes.pieces[name].cells <= most for name, most in widest.items())
+    widest = {name: plan.axes.sub_bins[name].cells for name in axes.sub_bins}
+    assert all(axes.sub_bins[name].cells <= most for name, most in widest.items())
     none = plan_axes(schema, ROW, IndependentParams(), GAUSSIAN)
     assert plan.draws - none.draws == sum(widest.values())
-    assert not none.axes.pieces
+    assert not none.axes.sub_bins
 
 
 def test_nothing_is_counted_in_pieces_where_nothing_is_bought() -> None:
@@ -241,7 +243,7 @@ def test_nothing_is_counted_in_pieces_where_nothing_is_bought() -> None:
     form = IndependentParams(bins={"paid": 8, "day": 8})
     plan = plan_axes(schema, ROW, form, GAUSSIAN, within_bins=8)
     session = session_on(schema, codes, GAUSSIAN)
-    assert not plan.buy(session).pieces
+    assert not plan.measure(session).sub_bins
     assert plan.draws == 0
     assert session.remaining == GAUSSIAN
 
@@ -249,7 +251,7 @@ def test_nothing_is_counted_in_pieces_where_nothing_is_bought() -> None:
 def test_the_error_of_the_rows_is_told_of_the_size_whatever_is_counted_in_pieces() -> None:
     schema, codes, _ = table()
     plan = plan_axes(schema, ROW, IndependentParams(), EXACT, within_bins=8)
-    axes = plan.buy(session_on(schema, codes))
+    axes = plan.measure(session_on(schema, codes))
     unit, rule = PrivacyUnit("entity", "id", 5), Contribution()
     errors = [
         bounds.rows_error(each, rule, unit, GAUSSIAN) for each in (axes, Axes(axes.groupings))
@@ -258,7 +260,7 @@ def test_the_error_of_the_rows_is_told_of_the_size_whatever_is_counted_in_pieces
 
 
 @pytest.mark.parametrize(
-    ("pieces", "shares"),
+    ("sub_bins", "shares"),
     [
         ([["paid", {"edges": [0, 10, 1_000_001], "tail": 0}]], [0.5, 0.5]),
         ([["town", {"edges": [0, 10], "tail": 0}]], [1.0]),
@@ -268,12 +270,12 @@ def test_the_error_of_the_rows_is_told_of_the_size_whatever_is_counted_in_pieces
 )
 @pytest.mark.parametrize(("synthesizer", "form"), SHAPED[:2], ids=NAMES[:2])
 def test_pieces_that_cut_no_cells_are_refused(
-    synthesizer: Any, form: Any, pieces: object, shares: list[float]
+    synthesizer: Any, form: Any, sub_bins: object, shares: list[float]
 ) -> None:
     schema, codes, _ = table()
     model = synthesizer.fit(session_on(schema, codes), form(), None, 1, quiet)
     header, arrays = unpack(model.dump())
-    changed = pack(header | {"pieces": pieces}, {**arrays, "pieces0": np.array(shares)})
+    changed = pack(header | {"pieces": sub_bins}, {**arrays, "pieces0": np.array(shares)})
     with pytest.raises(ModelFormatError):
         synthesizer.load(schema, ROW, changed)
 

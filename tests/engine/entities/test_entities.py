@@ -15,10 +15,10 @@ from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, session_on
 
 from app.engine.catalog import registry
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.entities.column_profile import Habit
+from app.engine.entities.column_profile import ColumnProfile
 from app.engine.entities.contribution_choice import chosen_rule
 from app.engine.entities.measurement import (
-    Bought,
+    MeasuredEntities,
     cheapest_cut,
     plan_entities,
     row_groups,
@@ -71,10 +71,10 @@ def axes() -> Axes:
     return choose_axes(schema(), None, {})[0]
 
 
-def bought(loss: PrivacyLoss = EXACT, form: EntityForm | None = None) -> Bought:
+def bought(loss: PrivacyLoss = EXACT, form: EntityForm | None = None) -> MeasuredEntities:
     opened = session(loss)
     plan = plan_entities(axes(), HOUSEHOLD, form or EntityForm(share=0.5), opened.allowance)
-    found = plan.buy(opened)
+    found = plan.measure(opened)
     assert found is not None
     return found
 
@@ -157,7 +157,7 @@ def test_a_column_that_is_not_chosen_cannot_be_looked_at() -> None:
 def test_units_of_one_row_are_asked_nothing(unit: PrivacyUnit) -> None:
     plan = plan_entities(axes(), unit, EntityForm(), RHO)
     assert plan.rest == RHO
-    assert plan.buy(session()) is None
+    assert plan.measure(session()) is None
 
 
 @pytest.mark.parametrize("loss", [EXACT, PrivacyLoss.zcdp(10**18)])
@@ -179,7 +179,10 @@ def test_without_noise_drawn_entities_have_as_many_distinct_values() -> None:
     codes, owner = households()
     entities = bought().entities
     sizes = np.bincount(owner)
-    drawn = {habit.column: habit.draw(sizes, np.random.default_rng(1)) for habit in entities.habits}
+    drawn = {
+        profile.column: profile.draw(sizes, np.random.default_rng(1))
+        for profile in entities.profiles
+    }
     for name in ("place", "home"):
         real = distinct_values(owner, codes[name], 600)
         assert apart(drawn[name].distinct, real) < 0.12
@@ -189,7 +192,7 @@ def test_without_noise_drawn_entities_have_as_many_distinct_values() -> None:
 def test_no_more_is_spent_than_was_planned() -> None:
     opened = session(RHO)
     plan = plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.3), opened.allowance)
-    plan.buy(opened)
+    plan.measure(opened)
     assert plan.rest.amount <= opened.remaining.amount <= 0.7 * RHO.amount + 10
 
 
@@ -332,7 +335,7 @@ def test_the_entities_of_a_model_name_their_columns() -> None:
     entities = bought().entities
     assert entities.columns == ("place", "day", "home")
     assert isinstance(entities, Entities)
-    assert all(isinstance(habit, Habit) for habit in entities.habits)
+    assert all(isinstance(profile, ColumnProfile) for profile in entities.profiles)
 
 
 @pytest.mark.parametrize("loss", [EXACT, RHO])
@@ -356,7 +359,7 @@ def questions_of_a_run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return count(queries, *rest)
 
     monkeypatch.setattr(opened, "count", heard)
-    plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.5), opened.allowance).buy(opened)
+    plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.5), opened.allowance).measure(opened)
     return asked
 
 

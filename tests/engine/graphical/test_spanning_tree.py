@@ -9,7 +9,7 @@ from small_tables import EXACT, digits, session_on
 
 from app.engine.columns.axes import Axes, choose_axes
 from app.engine.graphical import spanning_tree
-from app.engine.graphical.spanning_tree import Pair, choose_tree, choosing_seconds
+from app.engine.graphical.spanning_tree import Pair, choose_tree, selection_seconds
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate
 
@@ -160,7 +160,7 @@ def test_winners_that_close_a_circle_leave_less_for_later_edges(
 
 
 def test_a_choice_over_more_columns_is_forecast_to_take_longer_not_by_their_cube() -> None:
-    few, many = choosing_seconds(100), choosing_seconds(200)
+    few, many = selection_seconds(100), selection_seconds(200)
     assert 20 < few < 40
     assert 4 * few < many < 8 * few
 

@@ -15,15 +15,15 @@ from app.engine.graphical import preparation
 from app.engine.graphical.preparation import TableParams
 from app.engine.method.base import PublicFacts
 from app.engine.prior.drift import (
-    Compared,
+    PairDistances,
     compare,
-    comparing_errors,
+    distance_errors,
+    distance_rule,
     distances,
-    guarded,
     public_prior,
-    scored_by,
+    without_drifted_pairs,
 )
-from app.engine.prior.public_model import PublicStart, small_pairs
+from app.engine.prior.public_model import PublicModel, pairs_within
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Scored
@@ -34,12 +34,12 @@ Codes = dict[str, np.ndarray]
 CHAIN = {("a", "b"), ("b", "c"), ("a", "d")}
 
 
-def started(public: Codes, private: Codes) -> tuple[PublicStart, tuple[Compared, ...]]:
+def started(public: Codes, private: Codes) -> tuple[PublicModel, tuple[PairDistances, ...]]:
     """A start, and how far it is from the truth without any noise."""
     columns = columns_of(private, EXACT)
-    start = PublicStart.of(read(public), SCHEMA, columns, 10_000, 1000)
+    start = PublicModel.of(read(public), SCHEMA, columns, 10_000, 1000)
     session = session_on(SCHEMA, private)
-    pairs = small_pairs(columns, 1000)
+    pairs = pairs_within(columns, 1000)
     return start, compare(session, start, pairs, Contribution(), EXACT)
 
 
@@ -53,7 +53,7 @@ def true_distance(codes: Codes, pair: tuple[str, str], reference: np.ndarray) ->
 def test_distances_are_of_the_exact_rows_from_both_references() -> None:
     private = rows_of(3000, 1)
     start, compared = started(rows_of(3000, 2), private)
-    assert [each.pair for each in compared] == small_pairs(start.cells.columns, 1000)
+    assert [each.pair for each in compared] == pairs_within(start.cells.columns, 1000)
     for each in compared:
         table = 3000 * start.model.marginal(each.pair)
         assert each.from_start == pytest.approx(true_distance(private, each.pair, table), abs=1)
@@ -68,19 +68,19 @@ def test_distances_are_of_the_exact_rows_from_both_references() -> None:
 def test_a_start_alike_keeps_its_pairs_and_one_turned_round_is_given_up() -> None:
     private = rows_of(3000, 1)
     start, compared = started(rows_of(3000, 2), private)
-    kept = guarded(start, compared)
+    kept = without_drifted_pairs(start, compared)
     assert kept is not None
     assert set(kept.pairs) >= CHAIN
     start, compared = started(contrary(rows_of(3000, 2)), private)
     assert set(start.pairs) >= CHAIN
-    assert guarded(start, compared) is None
+    assert without_drifted_pairs(start, compared) is None
 
 
 def test_the_one_pair_that_has_drifted_is_taken_out() -> None:
     private, public = rows_of(3000, 1), rows_of(3000, 2)
     public["d"] = 3 - public["d"]
     start, compared = started(public, private)
-    kept = guarded(start, compared)
+    kept = without_drifted_pairs(start, compared)
     assert kept is not None
     assert ("a", "d") in start.pairs
     assert ("a", "d") not in kept.pairs
@@ -93,8 +93,8 @@ def test_the_one_pair_that_has_drifted_is_taken_out() -> None:
     assert none["a", "b"] == pytest.approx(told["a", "b"].from_independence)
 
 
-def pair_of(surplus: float, apart: float, error: float) -> Compared:
-    return Compared(("a", "b"), 1000 + surplus, 1000.0, apart, error)
+def pair_of(surplus: float, apart: float, error: float) -> PairDistances:
+    return PairDistances(("a", "b"), 1000 + surplus, 1000.0, apart, error)
 
 
 @given(st.floats(-1, 1), st.floats(1, 5000), st.floats(0, 3))
@@ -108,7 +108,7 @@ def test_little_noise_decides_by_the_distances_and_much_by_what_was_thought_befo
     seen, thought = 2 * (error * apart) ** 2, (apart / 2) ** 2
     mean = surplus * apart * thought - apart / 2 * seen
     if abs(mean) > 1e-6 * apart**3:
-        assert (guarded(start, compared) is None) == (mean > 0)
+        assert (without_drifted_pairs(start, compared) is None) == (mean > 0)
 
 
 CHAINED, _ = started(rows_of(3000, 2), rows_of(3000, 1))
@@ -117,23 +117,23 @@ CHAINED, _ = started(rows_of(3000, 2), rows_of(3000, 1))
 def test_a_start_of_no_pair_is_none() -> None:
     rng = np.random.default_rng(0)
     flat = {name: rng.integers(0, most, 200) for name, most in CELLS.items()}
-    start = PublicStart.over(CHAINED.cells, SCHEMA, ())
-    assert guarded(start, ()) is None
+    start = PublicModel.over(CHAINED.cells, SCHEMA, ())
+    assert without_drifted_pairs(start, ()) is None
     session = session_on(SCHEMA, rows_of(300, 1))
     params, (loss, left) = TableParams(), EXACT.split((1, 1))
-    begun = preparation.start(session, params, quiet)
-    opened = preparation.open_columns(session, begun, params, loss, quiet)
+    prepared = preparation.start(session, params, quiet)
+    opened = preparation.measure_columns(session, prepared, params, loss, quiet)
     made = public_prior(
         session,
         opened,
         read(flat),
         left,
         public=public_of(flat),
-        keeping="auto",
+        entity_use="auto",
         most_cells=10,
         seed=0,
     )
-    assert made is None or (isinstance(made, PublicStart) and not made.pairs)
+    assert made is None or (isinstance(made, PublicModel) and not made.pairs)
 
 
 def test_no_reference_is_beyond_what_the_kernel_takes() -> None:
@@ -141,8 +141,8 @@ def test_no_reference_is_beyond_what_the_kernel_takes() -> None:
     private = rows_of(300, 1)
     columns = columns_of(private, EXACT)
     many = replace(columns, size=replace(columns.size, rows=2.0**45))
-    start = PublicStart.of(read(private), SCHEMA, many, 10_000, 1000)
-    pairs = small_pairs(many, 1000)
+    start = PublicModel.of(read(private), SCHEMA, many, 10_000, 1000)
+    pairs = pairs_within(many, 1000)
     compared = compare(session_on(SCHEMA, private), start, pairs, Contribution(), EXACT)
     assert len(compared) == len(pairs)
 
@@ -175,12 +175,12 @@ def test_distances_of_entities_are_of_few_distinct_cells_each(times: int) -> Non
     schema, public, unit = people()
     private = rows_of(6000, 1)
     entity = np.arange(6000) // (8 * times)
-    rule = scored_by(unit, public)
+    rule = distance_rule(unit, public)
     assert rule == Contribution("distinct", limit=7)
     session = Counting(session_on(schema, private, EXACT, unit, entity))
     columns = columns_of(private, EXACT)
-    start = PublicStart.of(read(public.table.codes, public.table.entity), SCHEMA, columns, 9999, 99)
-    pairs = small_pairs(columns, 99)
+    start = PublicModel.of(read(public.table.codes, public.table.entity), SCHEMA, columns, 9999, 99)
+    pairs = pairs_within(columns, 99)
     compared = compare(session, start, pairs, rule, EXACT)  # type: ignore[arg-type]
     assert all(each.count.contribution == rule for asked, _ in session.asked for each in asked)
     assert sum(loss.amount for _, loss in session.asked) <= EXACT.amount
@@ -191,19 +191,19 @@ def test_distances_of_entities_are_of_few_distinct_cells_each(times: int) -> Non
 
 def test_public_rows_of_nobody_and_rows_as_units_are_counted_as_they_are() -> None:
     _, public, unit = people()
-    assert scored_by(ROW, public) == Contribution()
-    assert scored_by(unit, public_of(rows_of(10, 1))) == Contribution()
+    assert distance_rule(ROW, public) == Contribution()
+    assert distance_rule(unit, public_of(rows_of(10, 1))) == Contribution()
 
 
 def test_the_noise_foretold_is_that_of_the_answers() -> None:
     private = rows_of(3000, 1)
     loss = PrivacyLoss.zcdp(10**11)
     axes, _ = choose_axes(SCHEMA, None, {})
-    (foretold,) = comparing_errors(axes, ROW, PublicFacts(SCHEMA, 10), loss)
+    (foretold,) = distance_errors(axes, ROW, PublicFacts(SCHEMA, 10), loss)
     columns = columns_of(private, EXACT)
-    start = PublicStart.of(read(rows_of(3000, 2)), SCHEMA, columns, 10_000, 1000)
+    start = PublicModel.of(read(rows_of(3000, 2)), SCHEMA, columns, 10_000, 1000)
     session = session_on(SCHEMA, private, loss)
-    compared = compare(session, start, small_pairs(columns, 1000), Contribution(), loss)
+    compared = compare(session, start, pairs_within(columns, 1000), Contribution(), loss)
     assert max(each.error for each in compared) <= foretold * 1.01
     assert max(each.error for each in compared) >= foretold / 2**0.5 * 0.99
 
@@ -212,5 +212,5 @@ def test_the_noise_of_what_tells_the_scale_is_foretold_too() -> None:
     _, public, unit = people()
     axes, _ = choose_axes(SCHEMA, ("a", "b", "c"), {})
     facts = PublicFacts(public.schema, 10)
-    scale, apart = comparing_errors(axes, unit, facts, PrivacyLoss.pure(10**9))
+    scale, apart = distance_errors(axes, unit, facts, PrivacyLoss.pure(10**9))
     assert scale / apart == pytest.approx((3 / 0.1) / (9 / 0.9), rel=0.01), "of three pairs"

@@ -16,12 +16,12 @@ from app.engine.graphical.table_model import TableModel
 from app.engine.grouping import Grouping
 from app.engine.method.base import PublicFacts
 from app.engine.method.model_file import ModelFormatError
-from app.engine.prior.drift import Compared, near_entities
+from app.engine.prior.drift import PairDistances, near_entities
 from app.engine.prior.entities import near_entities as room
-from app.engine.prior.entities.dependence import alike_within
+from app.engine.prior.entities.dependence import constant_within_entities
 from app.engine.prior.entities.model import PublicReweightedModel
-from app.engine.prior.entities.near_entities import MOST_ROWS, KeptEntities, may_keep
-from app.engine.prior.entities.selection import Option, most_telling
+from app.engine.prior.entities.near_entities import MOST_ROWS, WeightedEntities, may_use_entities
+from app.engine.prior.entities.selection import Option, most_informative
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
@@ -156,7 +156,7 @@ def test_public_values_of_another_dictionary_are_read_as_the_private_one_says() 
     public = public_of((codes, entity), wide)
     kept = model_of("swift", public, session_on(ZCDP), public_entities="keep")
     assert isinstance(kept, PublicReweightedModel)
-    assert len(kept.weighed.entities) == 250
+    assert len(kept.weighted.entities) == 250
     assert kept.sample(300, np.random.default_rng(0)).codes["e"].max() <= 2
     codes["e"] = np.full(len(entity), 5)
     none = model_of("swift", public_of((codes, entity), wide), session_on(ZCDP))
@@ -169,9 +169,9 @@ def test_what_cannot_be_kept_is_told_before_the_charge() -> None:
         synthesizer = builtin(method)
 
         def check(
-            public: PublicFacts | None, keeping: str = "auto", synthesizer: Any = synthesizer
+            public: PublicFacts | None, entity_use: str = "auto", synthesizer: Any = synthesizer
         ) -> Any:
-            params = synthesizer.Params(public_entities=keeping)
+            params = synthesizer.Params(public_entities=entity_use)
             return synthesizer.check(SCHEMA, UNIT, params, ZCDP, public, LIMITS)
 
         rowwise = PublicFacts(Schema.parse({"fields": FIELDS}), 2000)
@@ -203,14 +203,16 @@ def test_a_loss_of_which_a_merged_pair_would_get_nothing_is_refused_before_the_c
 
 def test_entities_may_be_kept_where_both_tables_have_some() -> None:
     facts = PublicFacts(SCHEMA, 2000)
-    assert may_keep(UNIT, facts, "auto")
-    assert not may_keep(UNIT, facts, "group")
-    assert not may_keep(PrivacyUnit("row"), facts, "keep")
-    assert not may_keep(PrivacyUnit("entity", "id", 1), facts, "keep")
+    assert may_use_entities(UNIT, facts, "auto")
+    assert not may_use_entities(UNIT, facts, "group")
+    assert not may_use_entities(PrivacyUnit("row"), facts, "keep")
+    assert not may_use_entities(PrivacyUnit("entity", "id", 1), facts, "keep")
 
 
-def compared(start: float, independence: float, entities: float, error: float = 1.0) -> Compared:
-    return Compared(("a", "b"), start, independence, 50.0, error, entities, 50.0)
+def compared(
+    start: float, independence: float, entities: float, error: float = 1.0
+) -> PairDistances:
+    return PairDistances(("a", "b"), start, independence, 50.0, error, entities, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -236,16 +238,16 @@ def test_entities_are_kept_if_nearer_than_the_start_and_half_of_independence(
         assert found.distances["a", "b"] == pytest.approx((entities - 2) / total)
 
 
-def _kept() -> KeptEntities:
-    seen: list[KeptEntities] = []
-    real = KeptEntities.counted
+def _kept() -> WeightedEntities:
+    seen: list[WeightedEntities] = []
+    real = WeightedEntities.counted
 
-    def counted(self: KeptEntities, *asked: Any) -> Any:
+    def counted(self: WeightedEntities, *asked: Any) -> Any:
         seen.append(self)
         return real(self, *asked)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeptEntities, "counted", counted)
+        patch.setattr(WeightedEntities, "counted", counted)
         model_of("swift", public_of(ALIKE), session_on(ZCDP), public_entities="keep")
     return seen[0]
 
@@ -307,9 +309,9 @@ def test_weighed_entities_agree_with_the_noisy_columns_and_their_number() -> Non
 def test_columns_of_one_value_for_each_entity_are_found() -> None:
     axes, _ = choose_axes(SCHEMA, None, {})
     rows = read_public(public_of(ALIKE), SCHEMA, list(CELLS))
-    assert alike_within(axes, rows) == ("e",)
+    assert constant_within_entities(axes, rows) == ("e",)
     alone = replace(rows, entity=np.arange(rows.rows), entities=rows.rows)
-    assert alike_within(axes, alone) == ()
+    assert constant_within_entities(axes, alone) == ()
 
 
 def test_a_histogram_that_weighs_more_is_counted_first() -> None:
@@ -317,7 +319,9 @@ def test_a_histogram_that_weighs_more_is_counted_first() -> None:
     expected = [np.full(4, 100.0)] * 2
     row = PrivacyUnit("row")
     for weights, first in (([1.0, 9.0], "b"), ([9.0, 1.0], "a")):
-        asked = most_telling(counts, expected, [60.0, 60.0], row, EXACT, most=1, weights=weights)
+        asked = most_informative(
+            counts, expected, [60.0, 60.0], row, EXACT, most=1, weights=weights
+        )
         assert [count.columns for count in asked] == [(first,)]
     assert Option(expected[0], 60.0, 5.0, 2.0).gain(5.0) == pytest.approx(
         2 * Option(expected[0], 60.0, 5.0).gain(5.0)

@@ -15,7 +15,7 @@ from small_tables import EXACT, digits
 from app.engine.columns.axes import choose_axes
 from app.engine.grouping import Grouping
 from app.engine.prior.entities.dependence import (
-    hub_and_rim,
+    most_and_least_dependent,
     mutual_information,
     pools,
 )
@@ -25,7 +25,7 @@ from app.engine.prior.entities.missing_values import (
     mixed,
     with_missing_values,
 )
-from app.engine.prior.entities.sampling import WeighedRows, dealt
+from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.prior.entities.selection import Option, chosen
 from app.engine.prior.entities.weights import (
     Target,
@@ -159,7 +159,7 @@ def test_the_hub_tells_most_and_the_rim_is_told_least() -> None:
     hub = rng.integers(0, 4, 4000)
     codes = {"part": hub // 2, "hub": hub, "other": hub % 2, "alone": rng.integers(0, 2, 4000)}
     axes, _ = choose_axes(digits({"part": 2, "hub": 4, "other": 2, "alone": 2}), None, {})
-    assert hub_and_rim(axes, codes) == ("hub", "alone")
+    assert most_and_least_dependent(axes, codes) == ("hub", "alone")
 
 
 def test_small_pools_give_up_their_last_columns() -> None:
@@ -214,12 +214,12 @@ def test_mixed_rows_differ_in_one_column_at_most() -> None:
 
 
 @st.composite
-def weighed(draw: st.DrawFn) -> WeighedRows:
+def weighted(draw: st.DrawFn) -> WeightedRows:
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     rows, lent = sum(sizes), draw(st.integers(0, 5))
     numbers = st.lists(st.integers(0, 2), min_size=rows + lent, max_size=rows + lent)
     amounts = st.lists(st.floats(0.01, 5), min_size=rows + lent, max_size=rows + lent)
-    return WeighedRows(
+    return WeightedRows(
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.array(draw(st.lists(st.floats(0.1, 3), min_size=len(sizes), max_size=len(sizes)))),
         np.array(draw(amounts)),
@@ -228,12 +228,12 @@ def weighed(draw: st.DrawFn) -> WeighedRows:
 
 
 @settings(max_examples=60, deadline=None)
-@given(weighed(), st.integers(1, 30), st.integers(1, 5), st.floats(0, 1), st.integers(0, 99))
+@given(weighted(), st.integers(1, 30), st.integers(1, 5), st.floats(0, 1), st.integers(0, 99))
 def test_dealt_rows_are_as_many_as_asked_with_bounded_entities_and_contents_of_their_pool(
-    atoms: WeighedRows, rows: int, most: int, smooth: float, seed: int
+    atoms: WeightedRows, rows: int, most: int, smooth: float, seed: int
 ) -> None:
     entities = max(-(-rows // most), min(rows, 4))
-    made = dealt(atoms, entities, rows, most, smooth, generator(seed))
+    made = assembled_rows(atoms, entities, rows, most, smooth, generator(seed))
     assert len(made.slots) == len(made.contents) == len(made.entity) == rows
     sizes = np.bincount(made.entity)
     assert sizes.min() >= 1, "numbered without gaps"
@@ -246,7 +246,7 @@ def test_what_rounding_takes_in_one_pool_is_given_in_the_next() -> None:
     """200 pools of one slot and two contents, of kinds wanted 0.3 and 0.7 times. Drawn pool by
     pool the first kind would be used 60 times give or take 6.5."""
     pools = 200
-    atoms = WeighedRows(
+    atoms = WeightedRows(
         np.arange(pools + 1),
         np.ones(pools),
         np.repeat([0.3, 0.7], pools),
@@ -255,19 +255,19 @@ def test_what_rounding_takes_in_one_pool_is_given_in_the_next() -> None:
         np.repeat([0, 1], pools),
     )
     for seed in range(20):
-        made = dealt(atoms, pools, pools, 1, 1.0, generator(seed))
+        made = assembled_rows(atoms, pools, pools, 1, 1.0, generator(seed))
         assert abs(int((atoms.alike[made.contents] == 0).sum()) - 60) <= 2
 
 
 def test_too_many_rows_are_refused() -> None:
-    atoms = WeighedRows(whole(0, 1), np.ones(1), np.ones(1), whole(0), whole(0), whole(0))
+    atoms = WeightedRows(whole(0, 1), np.ones(1), np.ones(1), whole(0), whole(0), whole(0))
     with pytest.raises(ValueError, match="room"):
-        dealt(atoms, 2, 5, 2, 0.0, generator(0))
+        assembled_rows(atoms, 2, 5, 2, 0.0, generator(0))
 
 
 def test_contents_are_used_as_often_as_they_are_wanted() -> None:
     """One pool, wanted 3 : 1 : 2 : 0; without redrawing the first uses are cut to that."""
-    atoms = WeighedRows(
+    atoms = WeightedRows(
         whole(0, 1, 2, 3, 4),
         np.ones(4),
         np.array([3.0, 1.0, 2.0, 0.0]),
@@ -275,17 +275,17 @@ def test_contents_are_used_as_often_as_they_are_wanted() -> None:
         whole(0, 1, 2, 3),
         whole(0, 1, 2, 3),
     )
-    even = WeighedRows(
+    even = WeightedRows(
         atoms.starts, atoms.entities, atoms.rows, atoms.pool, whole(0, 0, 0, 0), atoms.alike
     )
     for smooth in (0.0, 0.5):
-        made = dealt(even, 400, 600, 200, smooth, generator(3))
+        made = assembled_rows(even, 400, 600, 200, smooth, generator(3))
         counts = np.bincount(made.contents, minlength=4)
         assert counts == pytest.approx([300, 100, 200, 0], abs=1)
 
 
 def test_half_of_the_uses_of_two_keep_their_content_and_the_others_come_from_other_places() -> None:
-    atoms = WeighedRows(
+    atoms = WeightedRows(
         whole(0, 2, 4),
         np.ones(2),
         np.ones(4),
@@ -293,7 +293,7 @@ def test_half_of_the_uses_of_two_keep_their_content_and_the_others_come_from_oth
         whole(0, 0, 1, 1),
         whole(0, 0, 0, 0),
     )
-    made = dealt(atoms, 4, 8, 2, 0.5, generator(6))
+    made = assembled_rows(atoms, 4, 8, 2, 0.5, generator(6))
     kept = made.slots == made.contents
     assert kept.sum() == 4
     assert (atoms.place[made.slots[~kept]] != atoms.place[made.contents[~kept]]).all()

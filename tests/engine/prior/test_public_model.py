@@ -24,16 +24,16 @@ from public_tables import (
 from small_tables import EXACT, LIMITS, ROW, digits, quiet, session_on
 
 from app.engine.catalog.registry import builtin
-from app.engine.columns.estimates import Columns
+from app.engine.columns.estimates import ColumnEstimates
 from app.engine.inference.junction import JunctionTree, predicted_cells
 from app.engine.method.base import Limits, PublicFacts, public_use
 from app.engine.prior import public_model
 from app.engine.prior.public_model import (
     PublicCells,
-    PublicStart,
+    PublicModel,
     dependence,
-    start_problems,
-    telling_pairs,
+    dependent_pairs,
+    public_model_problems,
 )
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.library import LocalSession
@@ -53,19 +53,19 @@ def cells_of(codes: Codes, entity: np.ndarray | None = None) -> PublicCells:
 
 
 def test_pairs_that_depend_make_the_tree_and_others_do_not() -> None:
-    pairs = telling_pairs(cells_of(rows_of(4000, 2)), 10_000, 1000)
+    pairs = dependent_pairs(cells_of(rows_of(4000, 2)), 10_000, 1000)
     assert {("a", "b"), ("b", "c"), ("a", "d")} <= set(pairs)
     rng = np.random.default_rng(3)
     apart = {name: rng.integers(0, most, 4000) for name, most in CELLS.items()}
-    assert all(pair in {("a", "b"), ("b", "c")} for pair in telling_pairs(cells_of(apart), 9, 9))
-    assert len(telling_pairs(cells_of(apart), 10_000, 1000)) <= 5
+    assert all(pair in {("a", "b"), ("b", "c")} for pair in dependent_pairs(cells_of(apart), 9, 9))
+    assert len(dependent_pairs(cells_of(apart), 10_000, 1000)) <= 5
 
 
 @given(st.integers(24, 3000), st.integers(4, 40))
 @settings(max_examples=15, deadline=None)
 def test_no_tree_and_no_pair_is_larger_than_asked(most_cells: int, most_pair: int) -> None:
     cells = CELLS_OF_FOUR_THOUSAND
-    pairs = telling_pairs(cells, most_cells, most_pair)
+    pairs = dependent_pairs(cells, most_cells, most_pair)
     shape = cells.columns.shape
     assert JunctionTree.of(shape, pairs).cells <= most_cells
     assert all(shape[one] * shape[other] <= most_pair for one, other in pairs)
@@ -106,7 +106,7 @@ def test_rows_of_few_entities_are_trusted_less_than_as_many_entities() -> None:
 def test_a_start_has_the_private_columns_and_the_public_dependence() -> None:
     public = contrary(rows_of(6000, 2))
     columns = columns_of(rows_of(3000, 1), EXACT)
-    start = PublicStart.of(read(public), SCHEMA, columns, 10_000, 1000)
+    start = PublicModel.of(read(public), SCHEMA, columns, 10_000, 1000)
     for name in CELLS:
         shares = columns.counts[name] / columns.counts[name].sum()
         assert np.abs(start.model.marginal((name,)) - shares).sum() < 0.05
@@ -261,7 +261,7 @@ def test_columns_of_a_public_table_alike_are_nearer_to_the_truth() -> None:
         rows = None if public is None else read(public)
         found = []
         for _ in range(50):
-            columns: Columns = columns_of(codes, SMALL, rows)
+            columns: ColumnEstimates = columns_of(codes, SMALL, rows)
             found += [
                 float(np.abs(estimate.means - np.bincount(codes[name], minlength=size)).sum())
                 for (name, size), estimate in zip(CELLS.items(), columns.estimates, strict=True)
@@ -367,17 +367,17 @@ def test_what_takes_too_long_to_learn_is_told_beforehand() -> None:
     names = [column.name for column in schema.columns]
     facts = PublicFacts(schema, 100_000)
     hour, minute = (replace(LIMITS, time_s=seconds) for seconds in (3600, 60))
-    assert start_problems(schema, ROW, facts, names, hour) == ()
-    (problem,) = start_problems(schema, ROW, facts, names, minute)
+    assert public_model_problems(schema, ROW, facts, names, hour) == ()
+    (problem,) = public_model_problems(schema, ROW, facts, names, minute)
     assert problem.pointer == "/params/columns"
     assert "over half of the 60 seconds" in problem.message
-    assert start_problems(schema, ROW, facts, names[:50], minute) == ()
-    assert start_problems(schema, ROW, None, names, minute) == ()
+    assert public_model_problems(schema, ROW, facts, names[:50], minute) == ()
+    assert public_model_problems(schema, ROW, None, names, minute) == ()
     fields = schema.to_wire()["fields"]
     owned = Schema.parse({"fields": [{"name": "id", "type": "string", "role": "entity"}, *fields]})
     longer = replace(LIMITS, time_s=200)
-    assert start_problems(schema, ROW, facts, names, longer) == ()
-    assert start_problems(owned, ROW, PublicFacts(owned, 100_000), names, longer) != ()
+    assert public_model_problems(schema, ROW, facts, names, longer) == ()
+    assert public_model_problems(owned, ROW, PublicFacts(owned, 100_000), names, longer) != ()
 
 
 def test_a_tree_of_many_pairs_holds_fewer_against_each_other_and_keeps_its_size() -> None:

@@ -16,7 +16,7 @@ _MOST_ROWS = 200_000
 _NEARLY_ALL = 0.9
 
 
-def hub_and_rim(
+def most_and_least_dependent(
     axes: Axes, codes: Mapping[str, NDArray[np.int64]]
 ) -> tuple[str | None, str | None]:
     """The column that tells most about all others, and of these the one that they tell least of.
@@ -37,7 +37,7 @@ def hub_and_rim(
     return hub, min(rest, key=lambda name: told[name]) if len(rest) > 1 else None
 
 
-def alike_within(axes: Axes, rows: PublicRows) -> tuple[str, ...]:
+def constant_within_entities(axes: Axes, rows: PublicRows) -> tuple[str, ...]:
     """Columns in which nearly all entities of several rows have one cell alone."""
     sizes = rows.rows_per_entity()
     several = int((sizes > 1).sum())

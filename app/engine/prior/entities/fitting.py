@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import pooled
 from app.engine.prior.entities.dependence import (
-    alike_within,
-    hub_and_rim,
+    constant_within_entities,
+    most_and_least_dependent,
     pools,
 )
 from app.engine.prior.entities.features import Features, features_of
 from app.engine.prior.entities.missing_values import OneWay, joined, mixed
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rules import still_lawful
-from app.engine.prior.entities.sampling import WeighedRows
+from app.engine.prior.entities.rules import changes_keeping_rules
+from app.engine.prior.entities.sampling import WeightedRows
 from app.engine.prior.entities.weights import Target, reweighted
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.queries import Count, Measurement
@@ -40,10 +40,10 @@ def unit_weights(answers: Sequence[Measurement], rows: PublicRows, schema: Schem
     first, *by_rows = answers
     estimates = [(float(first.values), first.variance)]
     estimates += [(float(a.values.sum()), a.variance * a.values.size) for a in by_rows]
-    return weighed_units(pooled(estimates), by_rows, rows, schema)
+    return weighted_units(pooled(estimates), by_rows, rows, schema)
 
 
-def weighed_units(
+def weighted_units(
     number: float, answers: Sequence[Measurement], rows: PublicRows, schema: Schema
 ) -> Floats:
     """Weights of public units that add up to `number`, 1 at least, and agree with noisy counts of
@@ -103,7 +103,7 @@ def fitted(
     starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
     if unit.kind == "row":
         units, starts = weights, np.arange(len(weights) + 1)
-    weighed = WeighedRows(
+    weighted = WeightedRows(
         starts,
         units,
         weights,
@@ -112,14 +112,14 @@ def fitted(
         alike=pools(told, cells, len(weights), 1),
     )
     number = round(float(units.sum()))
-    return PublicReweightedModel(unit, codes, kept, weighed, number, params.redrawn(unit))
+    return PublicReweightedModel(unit, codes, kept, weighted, number, params.redrawn(unit))
 
 
 def _pool_and_stays(
     axes: Axes, params: PublicReweightedParams, rows: PublicRows
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    hub, rim = hub_and_rim(axes, rows.codes)
-    usual = tuple(dict.fromkeys((hub, *alike_within(axes, rows)))) if hub else ()
+    hub, rim = most_and_least_dependent(axes, rows.codes)
+    usual = tuple(dict.fromkeys((hub, *constant_within_entities(axes, rows)))) if hub else ()
     pool = params.pool or usual[:_MOST_OF_POOL]
     others = ((rim,) if rim else ()) if params.keep is None else params.keep
     return pool, tuple(name for name in others if name not in pool)
@@ -143,7 +143,7 @@ def _atoms(
     base = units[rows.entity]
     if not share:
         return [rows], base
-    changed = still_lawful(mixed(rows, told, rng), rows, schema)
+    changed = changes_keeping_rules(mixed(rows, told, rng), rows, schema)
     return [rows, changed], np.concatenate([(1 - share) * base, share * base])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack, weights
-from app.engine.prior.entities.sampling import WeighedRows, dealt
+from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
@@ -27,7 +27,7 @@ class PublicReweightedModel:
     unit: PrivacyUnit
     codes: dict[str, NDArray[np.int64]]
     kept: tuple[str, ...]
-    weighed: WeighedRows
+    weighted: WeightedRows
     units: int
     smooth: float
     method: str = NAME
@@ -35,8 +35,8 @@ class PublicReweightedModel:
     @property
     def rows_each(self) -> float:
         """Rows of an entity, drawn by weight."""
-        shares = self.weighed.entities / self.weighed.entities.sum()
-        return float(shares @ self.weighed.sizes)
+        shares = self.weighted.entities / self.weighted.entities.sum()
+        return float(shares @ self.weighted.sizes)
 
     @property
     def noisy_rows(self) -> int:
@@ -53,7 +53,7 @@ class PublicReweightedModel:
             wanted = rows
         if not wanted:
             return self._table(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-        made = dealt(self.weighed, min(entities, wanted), wanted, most, self.smooth, rng)
+        made = assembled_rows(self.weighted, min(entities, wanted), wanted, most, self.smooth, rng)
         return self._table(made.slots, made.contents, made.entity)
 
     def _table(
@@ -76,17 +76,17 @@ class PublicReweightedModel:
         }
         arrays = {f"codes{i}": narrowed(each) for i, each in enumerate(self.codes.values())}
         arrays |= {
-            "sizes": narrowed(np.diff(self.weighed.starts)),
-            "entities": self.weighed.entities,
-            "rows": self.weighed.rows,
-            "pool": narrowed(self.weighed.pool),
-            "place": narrowed(self.weighed.place),
-            "alike": narrowed(self.weighed.alike),
+            "sizes": narrowed(np.diff(self.weighted.starts)),
+            "entities": self.weighted.entities,
+            "rows": self.weighted.rows,
+            "pool": narrowed(self.weighted.pool),
+            "place": narrowed(self.weighted.place),
+            "alike": narrowed(self.weighted.alike),
         }
         return pack(header, arrays)
 
 
-def is_weighed(data: bytes) -> bool:
+def holds_public_entities(data: bytes) -> bool:
     """Whether a stored model is one of public rows; raises `ModelFormatError` for no model."""
     return unpack(data)[0].get("atoms") == "public"
 
@@ -113,7 +113,7 @@ def load_model(
     kept = header.get("kept")
     if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
         raise ModelFormatError("the stored model has no valid `kept`")
-    weighed = WeighedRows(
+    weighted = WeightedRows(
         starts,
         weights(arrays, "entities", (len(sizes),)),
         weights(arrays, "rows", (atoms,)),
@@ -121,10 +121,10 @@ def load_model(
         _whole(arrays, "place", 0, atoms, atoms),
         _whole(arrays, "alike", 0, atoms, atoms),
     )
-    if not (weighed.entities > 0).all() or not weighed.rows.sum() > 0:
+    if not (weighted.entities > 0).all() or not weighted.rows.sum() > 0:
         raise ModelFormatError("the stored model has no entity to draw")
     return PublicReweightedModel(
-        unit, codes, tuple(kept), weighed, number(header, "units"), float(smooth), method
+        unit, codes, tuple(kept), weighted, number(header, "units"), float(smooth), method
     )
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.entities.measurement import Bought
+from app.engine.entities.measurement import MeasuredEntities
 from app.engine.entities.params import has_entities
-from app.engine.graphical.preparation import Keeping, Opening
+from app.engine.graphical.preparation import MeasuredTable, PublicEntityUse
 from app.engine.graphical.table_model import TableModel
 from app.engine.method.base import Problem, PublicFacts, Session
 from app.engine.prior.entities.features import features_of
@@ -26,18 +26,18 @@ from app.engine.prior.entities.fitting import (
     fitted,
     one_way,
     row_weights,
-    weighed_units,
+    weighted_units,
 )
 from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import (
     PublicReweightedModel,
-    is_weighed,
+    holds_public_entities,
     load_model,
 )
 from app.engine.prior.entities.ordering import in_order
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rules import lawful, still_lawful
-from app.engine.prior.entities.selection import most_telling
+from app.engine.prior.entities.rules import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
@@ -70,14 +70,14 @@ _FORM = PublicReweightedParams()
 
 
 @dataclass(frozen=True)
-class KeptEntities:
+class WeightedEntities:
     """Public entities, weighed by what was counted of entities and columns.
 
     opened: the columns counted. units: weights of entities, shape (entities,); weights: of their
     rows, shape (rows,).
     """
 
-    opened: Opening
+    opened: MeasuredTable
     rows: PublicRows
     units: Floats
     weights: Floats
@@ -85,16 +85,21 @@ class KeptEntities:
 
     @classmethod
     def of(
-        cls, rows: PublicRows, session: Session, opened: Opening, bought: Bought, seed: int
-    ) -> KeptEntities:
+        cls,
+        rows: PublicRows,
+        session: Session,
+        opened: MeasuredTable,
+        bought: MeasuredEntities,
+        seed: int,
+    ) -> WeightedEntities:
         """Raises `PublicDataUnfit` if no row keeps the rules of the dictionary."""
         schema, found = session.schema, opened.measured.answers
-        rows = in_order(lawful(rows, schema), session.unit, seed)
-        units = weighed_units(bought.size.entities, [bought.by_rows], rows, schema)
+        rows = in_order(rows_keeping_rules(rows, schema), session.unit, seed)
+        units = weighted_units(bought.size.entities, [bought.by_rows], rows, schema)
         base = units[rows.entity]
         told = [one_way(answer, rows) for answer in found]
         moved = with_missing_values(rows, base, told, generator(seed + 1))
-        rows = still_lawful(moved, rows, schema)
+        rows = changes_keeping_rules(moved, rows, schema)
         return cls(opened, rows, units, row_weights(base, found, rows), seed)
 
     def expected(self, count: Count) -> Floats:
@@ -122,7 +127,7 @@ class KeptEntities:
             for share, each in zip(distances.values(), expected, strict=True)
         ]
         most = max(1, _MOST_TERMS // max(1, self.rows.rows))
-        asked = most_telling(
+        asked = most_informative(
             counts,
             expected,
             off,
@@ -153,40 +158,42 @@ class KeptEntities:
         return Count(pair, {name: groupings[name] for name in pair}, rule)
 
 
-def kept_entities(
+def weighted_entities(
     session: Session,
-    opened: Opening,
+    opened: MeasuredTable,
     rows: PublicRows,
-    keeping: Keeping,
+    entity_use: PublicEntityUse,
     *,
     public: PublicTable,
     seed: int,
-) -> KeptEntities | None:
+) -> WeightedEntities | None:
     """The entities that may be kept; None where there are none, or by the form.
 
     `public`: the table that `rows` are those of that fit.
     """
     facts, bought = PublicFacts(public.schema, public.table.rows), opened.bought
-    if bought is None or not may_keep(session.unit, facts, keeping):
+    if bought is None or not may_use_entities(session.unit, facts, entity_use):
         return None
     try:
-        return KeptEntities.of(rows, session, opened, bought, seed)
+        return WeightedEntities.of(rows, session, opened, bought, seed)
     except PublicDataUnfit:
         return None
 
 
-def may_keep(unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping) -> bool:
+def may_use_entities(
+    unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse
+) -> bool:
     """Whether public entities may be kept, as far as public facts tell."""
-    if public is None or keeping == "group" or public.rows > MOST_ROWS:
+    if public is None or entity_use == "group" or public.rows > MOST_ROWS:
         return False
     return has_entities(unit) and public.schema.entity is not None
 
 
-def keeping_problems(
-    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping
+def entity_problems(
+    unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse
 ) -> tuple[Problem, ...]:
     """Why entities that are to be kept cannot be."""
-    if keeping != "keep" or may_keep(unit, public, keeping):
+    if entity_use != "keep" or may_use_entities(unit, public, entity_use):
         return ()
     if public is not None and public.rows > MOST_ROWS:
         message = f"entities of at most {MOST_ROWS} public rows can be kept"
@@ -196,29 +203,29 @@ def keeping_problems(
     return (Problem("/params/public_entities", message, remedy),)
 
 
-def keeping_cells(
-    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
+def entity_cells(
+    unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse, axes: Axes
 ) -> int:
     """The most cells of pairs that are counted if entities are kept."""
-    return compared_cells(axes) if may_keep(unit, public, keeping) else 0
+    return compared_cells(axes) if may_use_entities(unit, public, entity_use) else 0
 
 
-def keeping_bytes(
-    unit: PrivacyUnit, public: PublicFacts | None, keeping: Keeping, axes: Axes
+def entity_bytes(
+    unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse, axes: Axes
 ) -> int:
     """Memory to weigh public entities, and of the model of them."""
-    if public is None or not may_keep(unit, public, keeping):
+    if public is None or not may_use_entities(unit, public, entity_use):
         return 0
     columns = len(axes.names)
     pairs = min(columns * (columns - 1) // 2, max(1, _MOST_TERMS // max(1, public.rows)))
     held = 8 * (columns + 1) * _COPIES_OF_PUBLIC + _BYTES_OF_TERM * (columns + pairs)
-    return public.rows * held + keeping_cells(unit, public, keeping, axes) * _BYTES_OF_CELL
+    return public.rows * held + entity_cells(unit, public, entity_use, axes) * _BYTES_OF_CELL
 
 
 def load_either(
     method: str, schema: Schema, unit: PrivacyUnit, data: bytes
 ) -> TableModel | PublicReweightedModel:
     """A stored model of `method`, of rows or of public entities; raises `ModelFormatError`."""
-    if is_weighed(data):
+    if holds_public_entities(data):
         return load_model(schema, unit, data, method)
     return TableModel.load(method, schema, unit, data)

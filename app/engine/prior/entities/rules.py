@@ -11,12 +11,12 @@ from app.engine.public.rows import PublicDataUnfit, PublicRows
 from app.engine.schema import Schema
 
 
-def lawful(rows: PublicRows, schema: Schema) -> PublicRows:
+def rows_keeping_rules(rows: PublicRows, schema: Schema) -> PublicRows:
     """The rows that keep every rule between their columns; an entity without any is left out.
 
     Raises `PublicDataUnfit` if no row does.
     """
-    kept = ~broken(rows, schema)
+    kept = ~rule_violations(rows, schema)
     if kept.all():
         return rows
     if not kept.any():
@@ -26,9 +26,9 @@ def lawful(rows: PublicRows, schema: Schema) -> PublicRows:
     return PublicRows(codes, entity.reshape(-1).astype(np.int64), len(found))
 
 
-def still_lawful(changed: PublicRows, before: PublicRows, schema: Schema) -> PublicRows:
+def changes_keeping_rules(changed: PublicRows, before: PublicRows, schema: Schema) -> PublicRows:
     """The changed rows, but for those that would break a rule now: they stay as they were."""
-    stays = broken(changed, schema)
+    stays = rule_violations(changed, schema)
     if not stays.any():
         return changed
     codes = {
@@ -37,7 +37,7 @@ def still_lawful(changed: PublicRows, before: PublicRows, schema: Schema) -> Pub
     return replace(changed, codes=codes)
 
 
-def broken(rows: PublicRows, schema: Schema) -> NDArray[np.bool_]:
+def rule_violations(rows: PublicRows, schema: Schema) -> NDArray[np.bool_]:
     """Which rows break a rule all of whose columns they have, shape (rows,)."""
     found = np.zeros(rows.rows, dtype=np.bool_)
     for rule in schema.constraints:

@@ -25,7 +25,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class WeighedRows:
+class WeightedRows:
     """Atoms: public rows, entity after entity, and after them rows that only lend contents.
 
     starts: shape (entities + 1,), where each entity's rows begin and the last one's end.
@@ -65,7 +65,7 @@ class WeighedRows:
 
 
 @dataclass(frozen=True)
-class Dealt:
+class AssembledRows:
     """Of each synthetic row: the public row that it stands in for, the one whose content it has,
     and its entity, numbered from 0 without gaps."""
 
@@ -74,29 +74,31 @@ class Dealt:
     entity: Places
 
 
-def dealt(
-    weighed: WeighedRows,
+def assembled_rows(
+    weighted: WeightedRows,
     entities: int,
     rows: int,
     most: int,
     smooth: float,
     rng: np.random.Generator,
-) -> Dealt:
+) -> AssembledRows:
     """`rows` rows of at most `entities` entities, none with more than `most` rows.
 
     Raises `ValueError` if so many rows do not fit.
     """
     if rows > entities * most:
         raise ValueError("there is no room for so many rows")
-    copies = np.repeat(np.arange(weighed.entities.size), apportion(weighed.entities, entities, rng))
+    copies = np.repeat(
+        np.arange(weighted.entities.size), apportion(weighted.entities, entities, rng)
+    )
     copies = rng.permutation(copies)
-    slots, owner = _skeleton(weighed.starts, copies)
-    uses = _uses(weighed, slots, rows, rng)
+    slots, owner = _skeleton(weighted.starts, copies)
+    uses = _uses(weighted, slots, rows, rng)
     uses = _bounded(uses, owner, entities, most, rng)
     slots, owner = np.repeat(slots, uses), np.repeat(owner, uses)
-    contents = _contents(weighed, slots, smooth, rng)
+    contents = _contents(weighted, slots, smooth, rng)
     number = np.unique(owner, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return Dealt(slots, contents, number)
+    return AssembledRows(slots, contents, number)
 
 
 def _skeleton(starts: Places, copies: Places) -> tuple[Places, Places]:
@@ -107,12 +109,12 @@ def _skeleton(starts: Places, copies: Places) -> tuple[Places, Places]:
     return rows.astype(np.int64), np.repeat(np.arange(len(copies)), sizes).astype(np.int64)
 
 
-def _uses(weighed: WeighedRows, slots: Places, rows: int, rng: np.random.Generator) -> Places:
+def _uses(weighted: WeightedRows, slots: Places, rows: int, rng: np.random.Generator) -> Places:
     """How often each slot is used; slots of one pool and place round up in turn."""
-    weights = weighed.uses[slots]
+    weights = weighted.uses[slots]
     if not weights.sum() > 0:
         weights = np.ones(len(slots))
-    order = _in_order(weighed.pool, weighed.place, slots, rng)
+    order = _in_order(weighted.pool, weighted.place, slots, rng)
     uses = np.empty(len(slots), dtype=np.int64)
     uses[order] = apportion(weights[order], rows, rng)
     return uses
@@ -138,31 +140,31 @@ def _bounded(
 
 
 def _contents(
-    weighed: WeighedRows, slots: Places, smooth: float, rng: np.random.Generator
+    weighted: WeightedRows, slots: Places, smooth: float, rng: np.random.Generator
 ) -> Places:
     """The content of each slot: its own in its first uses, as often as that is wanted."""
-    used = np.bincount(slots, minlength=weighed.rows.size)
-    wanted = _wanted_uses(weighed, used)
+    used = np.bincount(slots, minlength=weighted.rows.size)
+    wanted = _wanted_uses(weighted, used)
     most = np.ceil((1 - smooth) * used)
     own = np.minimum(most, np.floor(wanted + rng.random(wanted.size))).astype(np.int64)
     redrawn = np.flatnonzero(_rank(slots) >= own[slots])
-    redrawn = redrawn[_in_order(weighed.pool, weighed.place, slots[redrawn], rng)]
-    members = _in_order(weighed.pool, weighed.alike, np.arange(used.size), rng)
+    redrawn = redrawn[_in_order(weighted.pool, weighted.place, slots[redrawn], rng)]
+    members = _in_order(weighted.pool, weighted.alike, np.arange(used.size), rng)
     missing = np.maximum(wanted - own, 0.0)
-    owed = np.bincount(weighed.alike, wanted - own - missing).astype(np.float64)
+    owed = np.bincount(weighted.alike, wanted - own - missing).astype(np.float64)
     contents = slots.copy()
-    asked = np.searchsorted(weighed.pool[slots[redrawn]], np.arange(weighed.pools + 1))
-    listed = np.searchsorted(weighed.pool[members], np.arange(weighed.pools + 1))
+    asked = np.searchsorted(weighted.pool[slots[redrawn]], np.arange(weighted.pools + 1))
+    listed = np.searchsorted(weighted.pool[members], np.arange(weighted.pools + 1))
     for pool in rng.permutation(np.flatnonzero(np.diff(asked))):
         open_slots = redrawn[asked[pool] : asked[pool + 1]]
         rows = members[listed[pool] : listed[pool + 1]]
-        alike = weighed.alike[rows]
+        alike = weighted.alike[rows]
         uses = missing[rows] if missing[rows].sum() > 0 else np.ones(len(rows))
         uses = uses * (len(open_slots) / uses.sum())
         given = apportion(_with_owed(uses, alike, owed), len(open_slots), rng)
         np.add.at(owed, alike, uses - given)
         dealt_out = np.repeat(rows, given)
-        dealt_out = dealt_out[_in_order(weighed.pool, weighed.place, dealt_out, rng)]
+        dealt_out = dealt_out[_in_order(weighted.pool, weighted.place, dealt_out, rng)]
         contents[open_slots] = np.roll(dealt_out, len(open_slots) // 2)
     return contents
 
@@ -178,12 +180,12 @@ def _with_owed(uses: Floats, alike: Places, owed: Floats) -> Floats:
     return more if more.sum() > 0 else uses
 
 
-def _wanted_uses(weighed: WeighedRows, used: Places) -> Floats:
+def _wanted_uses(weighted: WeightedRows, used: Places) -> Floats:
     """How often each content should be used, given how often slots of its pool are."""
-    wanted = np.bincount(weighed.pool, weighed.rows)
-    uses = np.bincount(weighed.pool, used)
+    wanted = np.bincount(weighted.pool, weighted.rows)
+    uses = np.bincount(weighted.pool, used)
     factor = np.divide(uses, wanted, out=np.zeros(len(uses)), where=wanted > 0)
-    scaled: Floats = weighed.rows * factor[weighed.pool]
+    scaled: Floats = weighted.rows * factor[weighted.pool]
     return scaled
 
 

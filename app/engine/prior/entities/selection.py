@@ -74,7 +74,7 @@ def _numbers(most: int) -> Iterator[int]:
         many += 1 + many // 100
 
 
-def most_telling(
+def most_informative(
     counts: Sequence[Count],
     expected: Sequence[Floats],
     distances: Sequence[float],

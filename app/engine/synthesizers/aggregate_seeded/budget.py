@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from app.engine.columns.contribution import UNPAID
+from app.engine.columns.contribution import UNMEASURED
 from app.engine.privacy.loss import PrivacyLoss
 
 
@@ -28,7 +28,7 @@ def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
 
 def scale_of(loss: PrivacyLoss) -> float:
     """1 / sqrt(2 rho), or a number beyond any noise for nothing."""
-    return 1 / math.sqrt(2 * loss.value) if loss.amount > 0 else UNPAID
+    return 1 / math.sqrt(2 * loss.value) if loss.amount > 0 else UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import choose_axes
-from app.engine.columns.contribution import UNPAID, noise_problems
+from app.engine.columns.contribution import UNMEASURED, noise_problems
 from app.engine.columns.resources import message_problems, run_problems, table_bytes
 from app.engine.columns.table_size import Size, size_questions
 from app.engine.method.base import Limits, Preflight, Problem, Progress, PublicFacts, Session
@@ -225,7 +225,7 @@ def _expected_errors(
 ) -> tuple[float, ...]:
     """Of a count of each length, at the largest limit, and of the number of rows."""
     if division.smallest == 0:
-        return (UNPAID,)
+        return (UNMEASURED,)
     of_counts = (
         division.sigma(size) * math.sqrt(math.comb(axes, size) * unit.max_rows)
         for size in range(1, length + 1)

@@ -60,7 +60,7 @@ _CELLS_AT_ONCE = 2**21
 _LEAST = math.sqrt(SMALLEST_VARIANCE)
 
 
-class Told(Protocol):
+class MarginalSource(Protocol):
     """A model whose marginals can be told: their shares, in the cells of `axes`."""
 
     @property
@@ -151,7 +151,7 @@ class _Asked:
 
 
 def measured_bounds(
-    session: Session, model: Told, cliques: Sequence[Clique], rows_error: float
+    session: Session, model: MarginalSource, cliques: Sequence[Clique], rows_error: float
 ) -> tuple[ExpectedError, ...]:
     """Bounds of the model's errors on the cliques, for all that is left of the allowance.
 
@@ -183,7 +183,7 @@ def _parts(axes: Axes, cliques: Sequence[Clique]) -> list[list[Clique]]:
     return parts
 
 
-def _asked(model: Told, cliques: Sequence[Clique]) -> list[_Asked]:
+def _asked(model: MarginalSource, cliques: Sequence[Clique]) -> list[_Asked]:
     rows = float(max(model.size.rows, 1))
     groupings = model.axes.groupings
     asked = []

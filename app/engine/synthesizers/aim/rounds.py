@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.engine.columns.contribution import expected_distance, expected_error
-from app.engine.columns.estimates import Columns, in_rows
+from app.engine.columns.estimates import ColumnEstimates, in_rows
 from app.engine.constraints.structural_zeros import structural_zeros
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
@@ -18,7 +18,7 @@ from app.engine.inference.prior import Factor
 from app.engine.method.base import Progress, Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
-from app.engine.synthesizers.aim.offering import Noise, Offering, Open
+from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, Open
 from app.engine.synthesizers.aim.schedule import Schedule
 from app.engine.synthesizers.aim.workload import Clique
 
@@ -36,8 +36,8 @@ class Rounds:
     the place of independent columns, where the model starts otherwise."""
 
     session: Session
-    columns: Columns
-    offering: Offering
+    columns: ColumnEstimates
+    candidates: CandidatePool
     contribution: Contribution
     rows_per_count: float
     schedule: Schedule
@@ -99,13 +99,13 @@ class Rounds:
         open, so that none is paid for and then cannot be used."""
         share = max(self._spent, _LEAST_SHARE)
         cliques = self._cliques
-        opened = self.offering.opened(model, cliques, self._noise(schedule), share)
+        opened = self.candidates.opened(model, cliques, self._noise(schedule), share)
         chosen: list[Open] = []
         while opened and len(chosen) < most:
             winner = self._winner(opened, schedule.select)
             chosen.append(winner)
             cliques.append(winner.clique)
-            opened = self.offering.still_open(opened, cliques, winner, share)
+            opened = self.candidates.still_open(opened, cliques, winner, share)
         return chosen
 
     def _winner(self, opened: Sequence[Open], loss: PrivacyLoss) -> Open:
@@ -117,7 +117,7 @@ class Rounds:
         """One joint release; of all that is left in the last round, or without a choice."""
         asked = PrivacyLoss(schedule.measure.kind, schedule.measure.amount * len(cliques))
         rest = self.left - asked
-        is_last = rest.amount < self.schedule.cost or len(self.offering.cliques) == 1
+        is_last = rest.amount < self.schedule.cost or len(self.candidates.cliques) == 1
         self._count(cliques, self.left if is_last else asked)
 
     def _measure_again(self) -> None:
@@ -135,7 +135,7 @@ class Rounds:
 
     def _noise(self, schedule: Schedule) -> Noise:
         error = expected_error(
-            self.contribution, self.session.unit, self.offering.most_cells, schedule.measure
+            self.contribution, self.session.unit, self.candidates.most_cells, schedule.measure
         )
         return Noise(error * self.rows_per_count, expected_distance(1.0, schedule.measure))
 

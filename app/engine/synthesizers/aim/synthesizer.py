@@ -22,7 +22,7 @@ from app.engine.columns.resources import (
     run_problems,
 )
 from app.engine.graphical import preparation
-from app.engine.graphical.preparation import opening_errors
+from app.engine.graphical.preparation import one_way_errors
 from app.engine.graphical.table_model import TableModel
 from app.engine.method.base import (
     ExpectedError,
@@ -35,23 +35,23 @@ from app.engine.method.base import (
     Session,
 )
 from app.engine.prior.drift import (
-    SHARE_OF_SELECTION,
+    DRIFT_SHARE,
     NearEntities,
-    comparing_errors,
+    distance_errors,
     public_prior,
 )
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.near_entities import (
-    keeping_bytes,
-    keeping_cells,
-    keeping_problems,
+    entity_bytes,
+    entity_cells,
+    entity_problems,
     load_either,
 )
 from app.engine.prior.public_model import (
-    PublicStart,
+    PublicModel,
     compared_cells,
-    start_bytes,
-    start_problems,
+    public_model_bytes,
+    public_model_problems,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
@@ -59,16 +59,16 @@ from app.engine.privacy.scores import expected_distance_errors
 from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import bounds
-from app.engine.synthesizers.aim.model import BoundedModel
-from app.engine.synthesizers.aim.offering import (
+from app.engine.synthesizers.aim.candidates import (
     MOST_MEASURED_CELLS,
     MOST_OFFERED_CELLS,
-    Offering,
+    CandidatePool,
 )
+from app.engine.synthesizers.aim.entity_marginals import EntityMarginals
+from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.aim.params import AimParams, Shares
 from app.engine.synthesizers.aim.rounds import Rounds
 from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
-from app.engine.synthesizers.aim.weighed import WeighedTable
 from app.engine.synthesizers.aim.workload import (
     MOST_CANDIDATES,
     Clique,
@@ -121,16 +121,16 @@ class Aim:
         plan = preparation.forecast(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
-        problems += start_problems(schema, unit, public, axes.names, limits)
-        problems += keeping_problems(unit, public, params.public_entities)
+        problems += public_model_problems(schema, unit, public, axes.names, limits)
+        problems += entity_problems(unit, public, params.public_entities)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
-        memory += start_bytes(public, len(axes.names), _prior_cells(params))
-        memory += keeping_bytes(unit, public, params.public_entities, axes)
-        kept = keeping_cells(unit, public, params.public_entities, axes)
+        memory += public_model_bytes(public, len(axes.names), _prior_cells(params))
+        memory += entity_bytes(unit, public, params.public_entities, axes)
+        kept = entity_cells(unit, public, params.public_entities, axes)
         compared = 0 if public is None else compared_cells(axes)
         problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
         problems += run_problems(
@@ -144,7 +144,7 @@ class Aim:
         errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
         scores = losses.score_errors(axes, unit, workload)
         if public is not None and losses.prior.amount:
-            scores += comparing_errors(axes, unit, public, losses.prior, params.public_entities)
+            scores += distance_errors(axes, unit, public, losses.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 
@@ -159,17 +159,19 @@ class Aim:
         seed: int,
         progress: Progress,
     ) -> BoundedModel:
-        begun = preparation.start(session, params, progress)
-        axes, contribution = begun.axes, begun.contribution
+        prepared = preparation.start(session, params, progress)
+        axes, contribution = prepared.axes, prepared.contribution
         workload = _workload(axes, params)
         public, rows = readable(public, session.schema, axes.names)
         losses = _Losses.of(
-            begun.loss, axes, contribution, params, session.unit, workload, public is not None
+            prepared.loss, axes, contribution, params, session.unit, workload, public is not None
         )
-        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
+        opened = preparation.measure_columns(
+            session, prepared, params, losses.one_way, progress, rows
+        )
         columns, measured = opened.columns, opened.measured
 
-        def errors(model: bounds.Told) -> tuple[ExpectedError, ...]:
+        def errors(model: bounds.MarginalSource) -> tuple[ExpectedError, ...]:
             if not losses.bounds.amount:
                 return ()
             progress(0.92, "bounding errors")
@@ -177,7 +179,7 @@ class Aim:
             bounded = bounds.bounded(axes, workload.closure)
             return bounds.measured_bounds(session, model, bounded, rows_error)
 
-        prior: PublicStart | NearEntities | None = None
+        prior: PublicModel | NearEntities | None = None
         if public is not None and rows is not None:
             progress(0.05, "learning from the public table")
             prior = public_prior(
@@ -186,21 +188,21 @@ class Aim:
                 rows,
                 losses.prior,
                 public=public,
-                keeping=params.public_entities,
+                entity_use=params.public_entities,
                 most_cells=_prior_cells(params),
                 seed=seed,
             )
         if isinstance(prior, NearEntities):
             progress(0.4, "weighing public entities")
             left = session.remaining - losses.bounds
-            weighed = prior.model(session, left, self.name, workload.weight)
-            told = WeighedTable(weighed, columns.axes, measured.size)
-            return BoundedModel(weighed, errors(told))
+            weighted = prior.model(session, left, self.name, workload.weight)
+            told = EntityMarginals(weighted, columns.axes, measured.size)
+            return BoundedModel(weighted, errors(told))
         cliques = () if prior is None else prior.cliques
         rounds = Rounds(
             session,
             columns,
-            Offering(columns.merged, workload, columns.total, params.most_cells, cliques),
+            CandidatePool(columns.merged, workload, columns.total, params.most_cells, cliques),
             contribution,
             rows_per_count(measured.answers[0], measured.size),
             losses.schedule,
@@ -332,7 +334,7 @@ class _Losses:
     ) -> _Losses:
         shares = params.shares or _usual_shares(loss, axes, contribution, unit)
         is_choosing = bool(workload.candidates)
-        guard = SHARE_OF_SELECTION * shares.selection if is_public and is_choosing else 0.0
+        guard = DRIFT_SHARE * shares.selection if is_public and is_choosing else 0.0
         selection = shares.selection - guard
         one_way_loss, rounds, reserve, prior = loss.split(
             (
@@ -355,7 +357,7 @@ class _Losses:
         workload: Workload,
     ) -> tuple[float, ...]:
         """Noise in a cell of a marginal of the first round, then of columns and choices."""
-        found = opening_errors(axes, contribution, unit, self.one_way)
+        found = one_way_errors(axes, contribution, unit, self.one_way)
         if workload.candidates:
             first = expected_error(contribution, unit, most_cells, self.schedule.measure)
             found = (first, *found)

@@ -146,7 +146,7 @@ class ClassResampling:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, {}, buys=True)  # drawn whole
+        axes, problems = choose_axes(schema, params.columns, {}, measures_bins=True)  # drawn whole
         groupings, of_classes = _groupings(schema, params, unit)
         needed = _needed(axes.names, groupings)
         problems += _unit_problems(unit) + of_classes

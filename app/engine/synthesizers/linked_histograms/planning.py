@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from app.engine.columns.axes import Axes, bought_problem, escaped, values_problem
+from app.engine.columns.axes import Axes, escaped, found_values_problem, quantile_bins_problem
 from app.engine.grouping import Grouping
 from app.engine.method.base import Problem
 from app.engine.privacy.loss import PrivacyLoss
@@ -120,11 +120,11 @@ class _Planner:
     def _cut(self, column: Column) -> tuple[Grouping, int | None]:
         bins = self._params.bins.get(column.name)
         if column.discovers is not None:
-            problem = values_problem(column.name)
+            problem = found_values_problem(column.name)
             self._add("groups", problem.message, "name the columns that are wanted, without it")
         if bins is None:
             if isinstance(column.bins, QuantileBins):
-                problem = bought_problem(column.name)
+                problem = quantile_bins_problem(column.name)
                 self._add(f"bins/{escaped(column.name)}", problem.message, problem.remedy)
             return column.grouping, None
         try:

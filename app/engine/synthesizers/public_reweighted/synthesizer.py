@@ -41,8 +41,8 @@ from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel, load_model
 from app.engine.prior.entities.ordering import in_order
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rules import lawful, still_lawful
-from app.engine.prior.entities.selection import most_telling
+from app.engine.prior.entities.rules import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.selection import most_informative
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -135,7 +135,7 @@ class PublicReweighted:
         public: PublicChunks,
     ) -> tuple[Problem, ...]:
         del unit, loss
-        axes, _ = choose_axes(schema, params.columns, params.bins, buys=True)
+        axes, _ = choose_axes(schema, params.columns, params.bins, measures_bins=True)
         return fit_problems(schema, public, axes.names, schema.constraints)
 
     def delta_for_values(self, params: PublicReweightedParams, schema: Schema) -> float:
@@ -153,10 +153,10 @@ class PublicReweighted:
         unit = session.unit
         plan = _plan(session.schema, unit, params, session.allowance)
         progress(0.02, "buying cells")
-        axes, whole = plan.buy(session), plan.left(session)
+        axes, whole = plan.measure(session), plan.left(session)
         schema, parts = session.schema, _split(whole, params)
         progress(0.05, "reading the public table")
-        rows = lawful(read_public(public, schema, axes.names).for_unit(unit), schema)
+        rows = rows_keeping_rules(read_public(public, schema, axes.names).for_unit(unit), schema)
         rows = in_order(rows, unit, seed)
         rng = generator(seed + 1)
         progress(0.2, "counting units")
@@ -167,7 +167,7 @@ class PublicReweighted:
         found = session.count(columns, parts.one_way) if columns else ()
         base = units[rows.entity]
         moved = with_missing_values(rows, base, [one_way(each, rows) for each in found], rng)
-        rows = still_lawful(moved, rows, schema)
+        rows = changes_keeping_rules(moved, rows, schema)
         counts = in_cells(axes, candidates(plan.axes, params, rule))
         if params.measure is None:
             progress(0.4, "scoring histograms")
@@ -259,7 +259,7 @@ def _chosen(
         for each, reference, distance in zip(expected, references, certain, strict=True)
     ]
     most = max(1, _MOST_TERMS // max(1, rows.rows))
-    return most_telling(counts, expected, in_counts, unit, left, most=most)
+    return most_informative(counts, expected, in_counts, unit, left, most=most)
 
 
 def _on_grid(reference: Floats) -> Floats:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from app.engine.columns.table_size import SizeEstimate
-from app.engine.graphical.preparation import Start, opening_errors
+from app.engine.graphical.preparation import PreparedTable, one_way_errors
 from app.engine.method.base import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
@@ -108,19 +108,19 @@ class MostCells:
         return cls(tree, min(tree, _MOST_CELLS))
 
 
-def with_rows(session: Session, begun: Start, params: SwiftParams) -> Start:
+def with_rows(session: Session, prepared: PreparedTable, params: SwiftParams) -> PreparedTable:
     """The start, with an estimate of the rows where shares follow from it.
 
     Entities tell it already; where none were bought, a unit has one row.
     """
-    is_needed = params.shares is None and len(begun.axes.names) > 1
-    if not is_needed or begun.known is not None:
-        return begun
-    part = rows_loss(begun.loss)
+    is_needed = params.shares is None and len(prepared.axes.names) > 1
+    if not is_needed or prepared.known is not None:
+        return prepared
+    part = rows_loss(prepared.loss)
     (counted,) = session.count((Count(()),), part)
     rows, variance = float(counted.values), counted.variance
     known = SizeEstimate(rows, variance, rows, variance)
-    return replace(begun, loss=begun.loss - part, counted=known)
+    return replace(prepared, loss=prepared.loss - part, counted=known)
 
 
 def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
@@ -129,7 +129,7 @@ def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
     return loss.split((share, 1 - share))[0]
 
 
-def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Shares:
+def usual_shares(prepared: PreparedTable, unit: PrivacyUnit, is_public: bool = False) -> Shares:
     """What the columns get by the guarantee, and more where noise would drown them.
 
     By the loss it is a quarter at rho 0.01, less where there is more. Noise of standard deviation
@@ -138,25 +138,25 @@ def usual_shares(begun: Start, unit: PrivacyUnit, is_public: bool = False) -> Sh
     that they get. Both were fitted to tables of the bench. Scores that also guard against drift of
     a public table get more.
     """
-    quarter, _ = begun.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
-    errors = opening_errors(begun.axes, begun.contribution, unit, quarter)
-    counts = max(_counts(begun), 1.0)
+    quarter, _ = prepared.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
+    errors = one_way_errors(prepared.axes, prepared.contribution, unit, quarter)
+    counts = max(_counts(prepared), 1.0)
     noise = [
         min(cells * error / counts, 1.0)
-        for cells, error in zip(begun.axes.shape, errors, strict=False)
+        for cells, error in zip(prepared.axes.shape, errors, strict=False)
     ]
     drowned = math.fsum(noise) / max(len(noise), 1)
-    one_way = max(_by_guarantee(begun.loss), _OF_DROWNED * drowned)
+    one_way = max(_by_guarantee(prepared.loss), _OF_DROWNED * drowned)
     return _shares(round(min(one_way, _MOST_ONE_WAY), 3), is_public)
 
 
-def _counts(begun: Start) -> float:
+def _counts(prepared: PreparedTable) -> float:
     """About how much a histogram counts, by what is known of rows and entities.
 
     Of n rows of an entity about sqrt(n) are taken to be distinct, and their norm to be n^(3/4),
     half-way between all apart and all in one cell.
     """
-    known, rule = begun.known, begun.contribution
+    known, rule = prepared.known, prepared.contribution
     if known is None:
         return 0.0
     entities = max(known.entities, 1.0)

@@ -16,16 +16,16 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.preparation import Keeping, forecast, opening_errors
+from app.engine.graphical.preparation import PublicEntityUse, forecast, one_way_errors
 from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
 from app.engine.prior import public_model
-from app.engine.prior.drift import comparing_errors
+from app.engine.prior.drift import distance_errors
 from app.engine.prior.entities.near_entities import (
-    keeping_bytes,
-    keeping_cells,
-    keeping_problems,
+    entity_bytes,
+    entity_cells,
+    entity_problems,
 )
-from app.engine.prior.public_model import compared_cells, start_bytes, start_problems
+from app.engine.prior.public_model import compared_cells, public_model_bytes, public_model_problems
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -97,21 +97,21 @@ def preflight(
     plan = forecast(schema, unit, params, loss, limits)
     axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
-    problems += start_problems(schema, unit, public, axes.names, limits)
-    problems += keeping_problems(unit, public, params.public_entities)
+    problems += public_model_problems(schema, unit, public, axes.names, limits)
+    problems += entity_problems(unit, public, params.public_entities)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
     is_twice = looks_twice(len(axes.names), is_public)
     most = MostCells.of(params, len(axes.names), is_public)
-    kept = keeping_cells(unit, public, params.public_entities, axes)
+    kept = entity_cells(unit, public, params.public_entities, axes)
     measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + most.tree
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += start_bytes(public, len(axes.names), prior_cells(params))
-    memory += keeping_bytes(unit, public, params.public_entities, axes)
+    memory += public_model_bytes(public, len(axes.names), prior_cells(params))
+    memory += entity_bytes(unit, public, params.public_entities, axes)
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
     drawn = max(cells, sum(axes.shape) + kept) + len(pair_cells) + plan.draws
@@ -160,7 +160,7 @@ def _errors(
 ) -> tuple[float, ...]:
     """Noise in a cell of a pair of `most` cells, were as many measured as there are columns, in
     equal parts; then of the columns, and of the pair that is given least."""
-    errors = opening_errors(axes, contribution, unit, losses.one_way)
+    errors = one_way_errors(axes, contribution, unit, losses.one_way)
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors
@@ -173,14 +173,18 @@ def _errors(
 
 
 def _score_errors(
-    axes: Axes, unit: PrivacyUnit, losses: Losses, public: PublicFacts | None, keeping: Keeping
+    axes: Axes,
+    unit: PrivacyUnit,
+    losses: Losses,
+    public: PublicFacts | None,
+    entity_use: PublicEntityUse,
 ) -> tuple[float, ...]:
     """Noise in the distance of a pair, if pairs are scored; with public rows each may be twice."""
     pairs = list(combinations(axes.names, 2))
     if len(axes.names) <= (1 if public is not None else 2):
         return ()
     if public is not None:
-        return comparing_errors(axes, unit, public, losses.scores, keeping)
+        return distance_errors(axes, unit, public, losses.scores, entity_use)
     counts = [Count(pair, axes.groupings) for pair in pairs]
     lowest = min(losses.scored, key=lambda loss: loss.amount)
     return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)),)

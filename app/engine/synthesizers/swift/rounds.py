@@ -15,14 +15,14 @@ from typing import Literal
 import numpy as np
 
 from app.engine.columns.contribution import expected_error
-from app.engine.columns.estimates import Columns, in_rows, rows_per_count
+from app.engine.columns.estimates import ColumnEstimates, in_rows, rows_per_count
 from app.engine.constraints.structural_zeros import structural_zeros
-from app.engine.graphical.preparation import Opening
+from app.engine.graphical.preparation import MeasuredTable
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.method.base import Session
-from app.engine.prior.public_model import PublicStart, most_pair_cells
+from app.engine.prior.public_model import PublicModel, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count, Measurement
 from app.engine.privacy.references import on_grid
@@ -54,15 +54,15 @@ class Rounds:
     """
 
     session: Session
-    opened: Opening
+    opened: MeasuredTable
     contribution: Contribution
     options: Sequence[Option]
     most_pair: int
-    prior: PublicStart | None = None
+    prior: PublicModel | None = None
     answers: list[Measurement] = field(default_factory=list)
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnEstimates:
         return self.opened.columns
 
     @property
@@ -201,7 +201,11 @@ class Rounds:
 
 
 def cell_noise(
-    session: Session, opened: Opening, contribution: Contribution, most_pair: int, loss: PrivacyLoss
+    session: Session,
+    opened: MeasuredTable,
+    contribution: Contribution,
+    most_pair: int,
+    loss: PrivacyLoss,
 ) -> Noise:
     """The noise of a cell of a pair of at most `most_pair` cells for all of a loss, in rows."""
     measured = opened.measured

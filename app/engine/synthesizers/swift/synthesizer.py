@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.engine.columns.estimates import Columns
+from app.engine.columns.estimates import ColumnEstimates
 from app.engine.columns.private_bins import delta_for_values
 from app.engine.graphical import preparation
 from app.engine.graphical.table_model import TableModel
@@ -12,18 +12,18 @@ from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, Pub
 from app.engine.prior.drift import (
     NearEntities,
     compare,
+    distance_rule,
     distances,
-    guarded,
     near_entities,
-    scored_by,
+    without_drifted_pairs,
 )
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.near_entities import (
-    KeptEntities,
-    kept_entities,
+    WeightedEntities,
     load_either,
+    weighted_entities,
 )
-from app.engine.prior.public_model import PublicStart, small_pairs
+from app.engine.prior.public_model import PublicModel, pairs_within
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count
 from app.engine.public.rows import readable
@@ -68,27 +68,29 @@ class Swift:
         seed: int,
         progress: Progress,
     ) -> TableModel | PublicReweightedModel:
-        begun = with_rows(session, preparation.start(session, params, progress), params)
-        axes, contribution = begun.axes, begun.contribution
+        prepared = with_rows(session, preparation.start(session, params, progress), params)
+        axes, contribution = prepared.axes, prepared.contribution
         # What was forecast for a public table holds for one of which no row fits.
         is_public = public is not None
         cells = MostCells.of(params, len(axes.names), is_public)
         public, rows = readable(public, session.schema, axes.names)
-        shares = params.shares or usual_shares(begun, session.unit, is_public)
-        losses = Losses.of(begun.loss, shares, len(axes.names), is_public)
-        opened = preparation.open_columns(session, begun, params, losses.one_way, progress, rows)
+        shares = params.shares or usual_shares(prepared, session.unit, is_public)
+        losses = Losses.of(prepared.loss, shares, len(axes.names), is_public)
+        opened = preparation.measure_columns(
+            session, prepared, params, losses.one_way, progress, rows
+        )
         columns = opened.columns
         most = min(cells.measured, forecast.most_pair_cells(axes, is_public))
         progress(0.1, "scoring pairs")
-        prior: PublicStart | NearEntities | None = None
+        prior: PublicModel | NearEntities | None = None
         if public is None or rows is None:
             options = _options(session, columns, params, losses.scores, most)
         else:
-            rule = scored_by(session.unit, public)
+            rule = distance_rule(session.unit, public)
             noise = cell_noise(session, opened, contribution, most, losses.two_way)
             prior_cells = forecast.prior_cells(params, noise.deviation / columns.total)
-            asked = PublicStart.of(rows, session.schema, columns, prior_cells, most)
-            kept = kept_entities(
+            asked = PublicModel.of(rows, session.schema, columns, prior_cells, most)
+            kept = weighted_entities(
                 session,
                 opened,
                 rows,
@@ -114,13 +116,17 @@ class Swift:
 
 
 def _options(
-    session: Session, columns: Columns, params: SwiftParams, loss: PrivacyLoss, most_cells: int
+    session: Session,
+    columns: ColumnEstimates,
+    params: SwiftParams,
+    loss: PrivacyLoss,
+    most_cells: int,
 ) -> tuple[Option, ...]:
     """The pairs that can be measured, with their noisy distances from independence as gains.
 
     With two columns there is nothing to choose: no score is asked or paid, and the gain is 0.
     """
-    pairs = small_pairs(columns, most_cells)
+    pairs = pairs_within(columns, most_cells)
     are_scored = len(columns.shape) > 2 and pairs
     gains = _scores(session, columns, pairs, loss) if are_scored else [0.0] * len(pairs)
     return _as_options(columns, params, pairs, gains)
@@ -128,30 +134,30 @@ def _options(
 
 def _from_public(
     session: Session,
-    asked: PublicStart,
+    asked: PublicModel,
     params: SwiftParams,
     rule: Contribution,
     loss: PrivacyLoss,
     most_cells: int,
-    kept: KeptEntities | None,
-) -> tuple[PublicStart | NearEntities | None, tuple[Option, ...]]:
+    kept: WeightedEntities | None,
+) -> tuple[PublicModel | NearEntities | None, tuple[Option, ...]]:
     """What is left of a public start, and the pairs with their noisy distances from that; or the
     entities, if they are nearer."""
     columns = asked.cells.columns
-    pairs = small_pairs(columns, most_cells)
+    pairs = pairs_within(columns, most_cells)
     if not pairs:
         return None, ()
     compared = compare(session, asked, pairs, rule, loss, kept)
     near = near_entities(kept, compared, params.public_entities)
     if near is not None:
         return near, ()
-    prior = guarded(asked, compared)
+    prior = without_drifted_pairs(asked, compared)
     gains = distances(prior, asked, compared)
     return prior, _as_options(columns, params, pairs, [gains[pair] for pair in pairs])
 
 
 def _as_options(
-    columns: Columns, params: SwiftParams, pairs: Sequence[Pair], gains: Sequence[float]
+    columns: ColumnEstimates, params: SwiftParams, pairs: Sequence[Pair], gains: Sequence[float]
 ) -> tuple[Option, ...]:
     shape = columns.shape
     return tuple(
@@ -168,7 +174,7 @@ def _as_options(
 
 
 def _scores(
-    session: Session, columns: Columns, pairs: Sequence[Pair], loss: PrivacyLoss
+    session: Session, columns: ColumnEstimates, pairs: Sequence[Pair], loss: PrivacyLoss
 ) -> list[float]:
     """How far each pair's histogram is from the product of its columns' noisy shares, in rows."""
     candidates = [

@@ -19,7 +19,7 @@ _MOST_DRAWN = 100_000
 
 
 @dataclass(frozen=True)
-class WeighedTable:
+class EntityMarginals:
     """The model's marginals are those of one sample of as many rows as it makes unasked, 100,000
     at most: with redrawn contents they have no simple form. `size` is the private table's."""
 

@@ -9,16 +9,16 @@ from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import GridReference
-from app.engine.synthesizers.aim.offering import Noise, Offering, Open
+from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, Open
 from app.engine.synthesizers.aim.workload import Workload
 
 CELLS = {"a": 2, "b": 4, "c": 6, "d": 8}
 QUIET = Noise(0.0, 0.8)
 
 
-def offering(most_cells: int = 1000, total: float = 64.0) -> Offering:
+def candidates(most_cells: int = 1000, total: float = 64.0) -> CandidatePool:
     axes, _ = choose_axes(digits(CELLS), None, {})
-    return Offering(axes, Workload.of_degree(axes.names, 3, {}, None), total, most_cells)
+    return CandidatePool(axes, Workload.of_degree(axes.names, 3, {}, None), total, most_cells)
 
 
 def uniform() -> GraphicalModel:
@@ -32,7 +32,7 @@ def uniform() -> GraphicalModel:
 def opened(
     most_cells: int = 1000, noise: Noise = QUIET, share: float = 1.0, total: float = 64.0
 ) -> dict[tuple[str, ...], Open]:
-    found = offering(most_cells, total).opened(uniform(), [], noise, share)
+    found = candidates(most_cells, total).opened(uniform(), [], noise, share)
     return {each.clique: each for each in found}
 
 
@@ -75,7 +75,7 @@ def test_the_tree_may_grow_with_the_share_that_is_spent() -> None:
 
 
 def test_a_winner_closes_what_overlaps_and_what_no_longer_fits() -> None:
-    shop = offering(most_cells=60)
+    shop = candidates(most_cells=60)
     every = shop.opened(uniform(), [], QUIET, 1.0)
     winner = next(each for each in every if each.clique == ("b", "d"))
     left = {each.clique for each in shop.still_open(every, [winner.clique], winner, 1.0)}

@@ -63,7 +63,7 @@ class Open:
         return len(set(self.clique) & set(other.clique)) > 1
 
 
-class Offering:
+class CandidatePool:
     """All candidates of a run, and those of them that a round may choose from."""
 
     def __init__(
