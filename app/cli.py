@@ -96,7 +96,7 @@ def _add_serving(commands: Commands) -> None:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    from app.jobs.supervisor import AddressTaken, serve
+    from app.serve import AddressTaken, serve
 
     given = {"host": parsed.host, "port": parsed.port}
     chosen = {name: value for name, value in given.items() if value is not None}

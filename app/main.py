@@ -40,7 +40,7 @@ def __getattr__(name: str) -> FastAPI:
     """`uvicorn app.main:app` serves with workers, as `halftone serve` does."""
     if name != "app":
         raise AttributeError(name)
-    from app.jobs.supervision import supervision
+    from app.supervision import supervision
 
     return create_app(companion=supervision)
 

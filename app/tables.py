@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.database import Base
 from app.datasets import models as _datasets
 from app.idempotency import IdempotencyRow as _IdempotencyRow
-from app.jobs import models as _jobs
 from app.ledger import models as _ledger
+from app.queue import models as _jobs
 from app.releases import models as _releases
 from app.reports import models as _reports
 from app.security import models as _security

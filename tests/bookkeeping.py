@@ -21,8 +21,8 @@ from app.engine.privacy.loss import (
     to_units,
 )
 from app.ledger import service
-from app.ledger.models import AccountRow
-from app.security.models import GrantRow, PrincipalRow
+from app.ledger.models import AccountRow, GrantRow
+from app.security.models import PrincipalRow
 
 
 def make_store(folder: Path) -> Database:

@@ -22,7 +22,7 @@ from typing import Any
 
 def main() -> None:
     import app.cli  # noqa: F401
-    from app.jobs import supervisor, worker  # noqa: F401
+    from app.jobs import worker
 
     worker.warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies: a test sees who is gone

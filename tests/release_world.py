@@ -25,20 +25,21 @@ from app.engine.privacy.session import RemoteSession, SessionServer
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import generator
-from app.jobs import queue
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
 from app.jobs.executors import executors
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.jobs.worker import Worker
 from app.ledger import service as ledger
+from app.ledger.models import GrantRow
 from app.main import create_app
+from app.queue import jobs
+from app.queue.context import JobContext
 from app.releases import rendering, repository, samples, service
 from app.releases.journal import StoredJournal
+from app.sandbox.child import ChildHost
 from app.security.bootstrap import ensure_admin
 from app.security.keys import digest_of, new_key, prefix_of
-from app.security.models import ApiKeyRow, GrantRow, PrincipalRow
+from app.security.models import ApiKeyRow, PrincipalRow
 from app.settings import Settings
 from app.storage.blobs import BlobStore
 
@@ -189,7 +190,7 @@ class World:
     def claim(self) -> JobContext:
         """Take the next job as a worker does."""
         with self.database.write() as session:
-            claim = queue.claim(session, "worker-1", 60)
+            claim = jobs.claim(session, "worker-1", 60)
         assert claim is not None
         return JobContext(self.database, self.settings, claim, service.progressed)
 
@@ -235,7 +236,7 @@ class World:
         with context.fenced() as session:
             context.flush(session)
             service.succeeded(session, release_id, certificate={"release": release_id}, sample=made)
-            queue.finish(session, context.claim, "succeeded")
+            jobs.finish(session, context.claim, "succeeded")
         return release_id
 
     def run_sample(self) -> str:
@@ -248,7 +249,7 @@ class World:
         made = self._store(context, release, sample.id, sample.rows, sample.seed, sample.kind)
         with context.fenced() as session:
             samples.succeeded(session, sample.id, made)
-            queue.finish(session, context.claim, "succeeded")
+            jobs.finish(session, context.claim, "succeeded")
         return sample.id
 
     def _store(

@@ -28,7 +28,7 @@ from app.datasets.staging import StagedFile, StagingArea
 from app.engine.encoding import ContentHasher, EncodedBlock, Encoder, EncodeTotals
 from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.context import JobContext
+from app.queue.context import JobContext
 from app.storage.blobs import PIECE_BYTES, BlobStore, stored_bytes
 from app.storage.encryption import Cipher, Keyring
 

@@ -8,8 +8,8 @@ from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
+from app.ledger.models import GrantRow
 from app.releases.models import ReleaseRow, SampleRow
-from app.security.models import GrantRow
 from app.security.principals import Principal
 from app.storage.models import ChunkRow
 
@@ -21,7 +21,7 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
 def visible(
     session: Session, principal: Principal, after: tuple[datetime, str] | None, limit: int
 ) -> list[DatasetRow]:
-    """Newest first, what `app.security.access.open_dataset` would open."""
+    """Newest first, what `app.access.permission.open_dataset` would open."""
     query = _seen_by(principal).order_by(DatasetRow.created_at.desc(), DatasetRow.id).limit(limit)
     if after is not None:
         moment, last = after

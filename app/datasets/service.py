@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from app.access import permission
 from app.database import Database, new_id, now
 from app.datasets import repository
 from app.datasets.draft import BudgetTerms, DatasetDraft
@@ -11,13 +12,13 @@ from app.datasets.models import DatasetRow
 from app.datasets.staging import StagedFile, StagingArea
 from app.engine.privacy.loss import Accountant
 from app.engine.schema import PrivacyUnit
-from app.jobs import queue
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid, TooLarge
+from app.queue import jobs
 from app.releases import service as releases
 from app.reports import service as reports
-from app.security import access, audit
+from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
 from app.storage.blobs import BlobStore, stored_bytes
@@ -69,7 +70,7 @@ def create(
 
 def check_receiving(session: Session, principal: Principal, dataset_id: str) -> DatasetRow:
     """The dataset, if it takes data now. Raises `NotFound`, `Forbidden` or `Conflict`."""
-    row = access.own_dataset(session, principal, dataset_id)
+    row = permission.own_dataset(session, principal, dataset_id)
     if row.state not in RECEIVING:
         raise Conflict(
             f"The dataset is {row.state}; it takes data only while it is awaiting_data or"
@@ -108,7 +109,7 @@ def receive(
 
 
 def rename(session: Session, principal: Principal, dataset_id: str, name: str) -> DatasetRow:
-    row = access.own_dataset(session, principal, dataset_id)
+    row = permission.own_dataset(session, principal, dataset_id)
     row.name = name
     return row
 
@@ -121,8 +122,8 @@ def erase(
     Returns the blob collections that are to be dropped after the commit, by `purge`.
     Account, ledger and the keyed content digest stay. Erasing again is harmless.
     """
-    row = access.own_dataset(session, principal, dataset_id)
-    queue.cancel(session, row.id)
+    row = permission.own_dataset(session, principal, dataset_id)
+    jobs.cancel(session, row.id)
     releases.cancel_all(session, row.id, principal.id)
     reports.forget(session, row.id)
     releases.forget_causes(session, row.id)
@@ -173,7 +174,7 @@ def _start_ingest(
     row.state = "ingesting"
     row.staged = staged.to_wire()
     row.ingest_report = None
-    queue.enqueue(session, kind="ingest", subject_id=row.id, dataset_id=row.id, settings=settings)
+    jobs.enqueue(session, kind="ingest", subject_id=row.id, dataset_id=row.id, settings=settings)
 
 
 def _account(

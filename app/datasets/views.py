@@ -6,17 +6,17 @@ from typing import Literal, cast
 
 from sqlalchemy.orm import Session
 
+from app.access import permission
+from app.access.permission import Access
 from app.datasets.models import DatasetRow
 from app.datasets.schemas import CustodianFacts, DatasetOut, OwnGrantOut, State
-from app.security import access
-from app.security.access import Access
 from app.security.principals import Principal
 from app.storage.blobs import stored_bytes
 
 
 def dataset(session: Session, principal: Principal, row: DatasetRow) -> DatasetOut:
     """Raises `NotFound` where the principal may not see it."""
-    return seen(session, access.open_dataset(session, principal, row.id))
+    return seen(session, permission.open_dataset(session, principal, row.id))
 
 
 def seen(session: Session, seen_by: Access) -> DatasetOut:

@@ -7,8 +7,8 @@ from functools import partial
 
 from app.datasets import ingest
 from app.jobs import fit, report, sample
-from app.jobs.child import ChildHost
 from app.jobs.run import Execute
+from app.sandbox.child import ChildHost
 
 
 def executors(host: ChildHost) -> Mapping[str, Execute]:

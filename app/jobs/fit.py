@@ -24,16 +24,16 @@ from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
 from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
-from app.jobs.child import ChildHost, ChildUnusable
-from app.jobs.context import JobContext
-from app.jobs.process import ChildProcess
 from app.jobs.sampling import store_sample
 from app.ledger.schemas import GuaranteeIn
 from app.ledger.service import ledger_hash
+from app.queue.context import JobContext
 from app.releases import repository, samples
 from app.releases import service as releases
 from app.releases.journal import StoredJournal
 from app.releases.models import ReleaseRow
+from app.sandbox.child import ChildHost, ChildUnusable
+from app.sandbox.process import ChildProcess
 from app.storage.blobs import BlobStore
 from app.storage.encryption import Keyring
 

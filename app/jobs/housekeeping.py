@@ -11,10 +11,12 @@ from types import TracebackType
 from sqlalchemy.exc import DBAPIError
 
 from app.database import Database
-from app.jobs import folders, liveness, queue
-from app.jobs.outcomes import Outcomes, report_ends
+from app.jobs import liveness
 from app.problems import Unavailable
+from app.queue import jobs
+from app.queue.outcomes import Outcomes, report_ends
 from app.releases import samples
+from app.sandbox import folders
 from app.settings import Settings
 from app.storage.blobs import BlobStore
 
@@ -65,10 +67,10 @@ class Housekeeping:
     def take_from_dead(self) -> None:
         """Queue again what workers held that died on this machine."""
         with self._database.read() as session:
-            dead = [name for name in queue.holders(session) if liveness.is_dead(name)]
+            dead = [name for name in jobs.holders(session) if liveness.is_dead(name)]
         for name in dead:
             with self._database.write() as session:
-                report_ends(session, queue.expire_worker(session, name), self._outcomes)
+                report_ends(session, jobs.expire_worker(session, name), self._outcomes)
 
     def _run(self) -> None:
         every: dict[Callable[[], object], float] = {
@@ -96,10 +98,10 @@ class Housekeeping:
     def _take_from_lost(self) -> None:
         self.take_from_dead()
         with self._database.read() as session:
-            lost = queue.has_lost(session)
+            lost = jobs.has_lost(session)
         if lost:
             with self._database.write() as session:
-                report_ends(session, queue.expire_lost(session), self._outcomes)
+                report_ends(session, jobs.expire_lost(session), self._outcomes)
 
     def _drop_samples(self) -> None:
         if self._settings.sample_ttl_s is None:

@@ -18,11 +18,10 @@ from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.sandbox.protocol import Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
 from app.jobs.fit import MODEL
-from app.jobs.queue import JobCancelled
 from app.jobs.sampling import sampled
+from app.queue.context import JobContext
+from app.queue.jobs import JobCancelled
 from app.releases import repository as releases
 from app.releases import results, samples
 from app.releases.models import ReleaseRow
@@ -30,6 +29,7 @@ from app.reports import repository, service
 from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows
 from app.reports.synthetic import SyntheticRows
+from app.sandbox.child import ChildHost
 from app.storage.blobs import BlobStore
 from app.storage.encryption import Keyring
 

@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from app.jobs import queue
-from app.jobs.context import JobContext
-from app.jobs.outcomes import Outcomes
-from app.jobs.queue import JobCancelled, JobInterrupted, LeaseLost
 from app.jobs.shutdown import Shutdown
 from app.jobs.watch import LimitExceeded, ShuttingDown, Watch
 from app.problems import Unavailable
+from app.queue import jobs
+from app.queue.context import JobContext
+from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
+from app.queue.outcomes import Outcomes
 
 LONGEST_DETAIL = 20_000
 STUCK = 75
@@ -69,17 +69,17 @@ def _record_end(context: JobContext, outcomes: Outcomes, cause: Exception) -> No
     log.info("job %s (%s) ended: %s", context.job_id, context.kind, type(cause).__name__)
     if context.completed or isinstance(cause, LeaseLost | Unavailable):
         return
-    with contextlib.suppress(LeaseLost), queue.ending(context.database, context.claim) as session:
+    with contextlib.suppress(LeaseLost), jobs.ending(context.database, context.claim) as session:
         claim, subject = context.claim, context.subject_id
         context.flush(session)
-        if isinstance(cause, JobCancelled) or queue.is_cancelling(session, claim):
+        if isinstance(cause, JobCancelled) or jobs.is_cancelling(session, claim):
             outcomes.cancelled(session, subject)
-            queue.finish(session, claim, "cancelled")
+            jobs.finish(session, claim, "cancelled")
         elif isinstance(cause, ShuttingDown):
-            queue.hand_back(session, claim)
+            jobs.hand_back(session, claim)
         else:
             outcomes.failed(session, subject)
-            queue.finish(session, claim, "failed", _private_detail(cause))
+            jobs.finish(session, claim, "failed", _private_detail(cause))
 
 
 def _private_detail(cause: Exception) -> str:

@@ -6,11 +6,11 @@ from typing import Literal, cast
 
 from app.engine.sandbox.protocol import Sample
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
 from app.jobs.fit import MODEL
 from app.jobs.sampling import store_sample
+from app.queue.context import JobContext
 from app.releases import repository, results, samples
+from app.sandbox.child import ChildHost
 from app.storage.blobs import BlobStore
 
 

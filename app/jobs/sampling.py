@@ -10,12 +10,12 @@ from app.engine.constraints.stream import RepairedRows
 from app.engine.method.base import CountsTable
 from app.engine.sandbox.protocol import Sample
 from app.engine.table import Table
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
-from app.jobs.process import ChildProcess
+from app.queue.context import JobContext
 from app.releases.downloads import PART
 from app.releases.rendering import write_counts, write_rows
 from app.releases.samples import Made
+from app.sandbox.child import ChildHost
+from app.sandbox.process import ChildProcess
 from app.storage.blobs import BlobStore
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from sqlalchemy.orm import Session
 
 from app.datasets import ingest
-from app.jobs.context import record_nothing
-from app.jobs.outcomes import Outcomes
+from app.queue.context import record_nothing
+from app.queue.outcomes import Outcomes
 from app.releases import samples
 from app.releases import service as releases
 from app.reports import service as reports

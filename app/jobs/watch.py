@@ -12,11 +12,11 @@ from typing import Literal
 
 import psutil
 
-from app.jobs import queue
-from app.jobs.context import JobContext
-from app.jobs.queue import JobCancelled, JobInterrupted, LeaseLost
 from app.jobs.shutdown import Shutdown
 from app.problems import Unavailable
+from app.queue import jobs
+from app.queue.context import JobContext
+from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 
 LOOK_S = 0.2
 CANCEL_S = 0.4
@@ -102,7 +102,7 @@ class Watch:
             return
         self._asked = time.monotonic()
         with self._context.database.read() as session:
-            if queue.is_cancelling(session, self._context.claim):
+            if jobs.is_cancelling(session, self._context.claim):
                 raise JobCancelled
 
     def _beat(self) -> None:
@@ -111,7 +111,7 @@ class Watch:
             return
         begun = time.monotonic()
         with self._context.database.write() as session:
-            queue.heartbeat(session, self._context.claim, settings.lease_s)
+            jobs.heartbeat(session, self._context.claim, settings.lease_s)
         self._beaten = begun
 
 

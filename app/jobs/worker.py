@@ -15,18 +15,19 @@ from types import FrameType
 
 from app.database import Database
 from app.engine.catalog import registry
-from app.jobs import liveness, queue
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
+from app.jobs import liveness
 from app.jobs.executors import executors
 from app.jobs.housekeeping import Housekeeping
 from app.jobs.memory import close_memory, leave_pandas_out
-from app.jobs.outcomes import Outcomes, report_ends
-from app.jobs.queue import Claim
 from app.jobs.run import Execute, run
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.problems import Unavailable
+from app.queue import jobs
+from app.queue.context import JobContext
+from app.queue.jobs import Claim
+from app.queue.outcomes import Outcomes, report_ends
+from app.sandbox.child import ChildHost
 from app.settings import Settings, get_settings
 
 IDLE_S = 0.05
@@ -78,11 +79,11 @@ class Worker:
         """Take the next job, after those of lost workers were queued again."""
         try:
             with self._database.read() as session:
-                if not queue.has_work(session):
+                if not jobs.has_work(session):
                     return None
             with self._database.write() as session:
-                report_ends(session, queue.expire_lost(session), self._outcomes)
-                return queue.claim(session, self.name, self._settings.lease_s)
+                report_ends(session, jobs.expire_lost(session), self._outcomes)
+                return jobs.claim(session, self.name, self._settings.lease_s)
         except Unavailable:
             self._change.expect()
             return None

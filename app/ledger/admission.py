@@ -25,10 +25,9 @@ from app.engine.privacy.loss import (
 )
 from app.ledger import repository
 from app.ledger.entries import AccountSuspended, append, forget_amounts
-from app.ledger.models import AccountRow
+from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head, Position
 from app.problems import BudgetExceeded, Conflict, HalftoneError, Invalid, NotFound
-from app.security.models import GrantRow
 
 
 @dataclass(frozen=True, slots=True)

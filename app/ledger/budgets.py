@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import Access
 from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import epsilon_for
 from app.engine.privacy.loss import Accountant, Charge
@@ -17,7 +18,6 @@ from app.ledger.models import AccountRow
 from app.ledger.repository import Position
 from app.problems import Conflict, FieldError, NotFound
 from app.security import audit
-from app.security.access import Access
 from app.security.principals import Principal
 
 

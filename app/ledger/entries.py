@@ -12,10 +12,9 @@ from app.database import format_time, now
 from app.engine.privacy.loss import Charge
 from app.ledger import repository
 from app.ledger.chain import GENESIS, Entry, Kind, Link
-from app.ledger.models import AccountRow
+from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
-from app.security.models import GrantRow
 
 SALT = "salt"
 """Key in the detail of a release's entries. Who may not see the account's total reads the

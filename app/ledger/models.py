@@ -1,4 +1,4 @@
-"""Tables of the privacy ledger: accounts, their append-only entries, budget changes."""
+"""Tables of the privacy ledger: accounts, grants with their allowances, append-only entries."""
 
 from __future__ import annotations
 
@@ -66,6 +66,30 @@ class AccountRow(Base):
         *amount_checks("highest_primary", "highest_delta"),
         CheckConstraint("spent_primary <= cap_primary", name="primary_within_cap"),
         CheckConstraint("spent_delta <= cap_delta", name="delta_within_cap"),
+    )
+
+
+class GrantRow(Base):
+    """An analyst's leave to use a dataset; the allowance is in the account's terms."""
+
+    __tablename__ = "grants"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    show_budget: Mapped[bool] = mapped_column(Boolean)
+    cap_primary: Mapped[int | None] = mapped_column(BigInteger)
+    cap_delta: Mapped[int | None] = mapped_column(BigInteger)
+    spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
+    state: Mapped[str] = mapped_column(String(16))
+    """active | revoked"""
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (
+        UniqueConstraint("dataset_id", "principal_id"),
+        *amount_checks("cap_primary", "cap_delta", nullable=True),
+        *amount_checks("spent_primary", "spent_delta"),
     )
 
 

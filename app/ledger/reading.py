@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import Access
 from app.ledger import repository
 from app.ledger.budgets import account_of
 from app.ledger.models import LedgerRow
 from app.ledger.verification import Verification, verify
-from app.security.access import Access
 from app.security.principals import Principal
 
 

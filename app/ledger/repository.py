@@ -26,8 +26,7 @@ from app.database import rowcount
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Charge
 from app.ledger.chain import FIELDS, Entry, Link
-from app.ledger.models import AccountRow, LedgerRow
-from app.security.models import GrantRow
+from app.ledger.models import AccountRow, GrantRow, LedgerRow
 
 _accounts = AccountRow.__table__.c
 _grants = GrantRow.__table__.c

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from app.access.permission import Access
 from app.amounts import Amount
 from app.database import format_time
 from app.engine.privacy.loss import (
@@ -26,7 +27,6 @@ from app.ledger.models import LedgerRow
 from app.ledger.repository import Position
 from app.ledger.verification import Verification
 from app.problems import Invalid
-from app.security.access import Access
 
 _SAMPLE_HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import Access, open_dataset, renewed
 from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, claim, find_replay
-from app.jobs import queue
 from app.ledger import service as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
+from app.queue import jobs
 from app.releases import costing, events, repository, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.models import ReleaseRow
 from app.releases.schemas import ReleaseIn
-from app.security.access import Access, open_dataset, renewed
 from app.security.principals import Principal
 from app.settings import Settings
 
@@ -95,7 +95,7 @@ def admit(
     )
     repository.add(session, release)
     events.began(session, release)
-    queue.enqueue(
+    jobs.enqueue(
         session,
         kind="fit",
         subject_id=release.id,

@@ -35,9 +35,9 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import loss_to_json
 from app.engine.sandbox.protocol import Check, Checked
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.child import ChildHost, ChildUnusable
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
+from app.sandbox.child import ChildHost, ChildUnusable
 from app.settings import Settings
 
 _MOST_REMEMBERED = 256

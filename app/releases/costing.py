@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import Access, open_dataset
 from app.database import Database
 from app.datasets.models import DatasetRow
 from app.datasets.public_rows import PublicRows, PublicRowsGone
@@ -34,7 +35,6 @@ from app.releases import samples
 from app.releases.catalogue import Case, Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.schemas import ReleaseIn
-from app.security.access import Access, open_dataset
 from app.security.principals import Principal
 from app.settings import Settings
 

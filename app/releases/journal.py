@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.database import now
 from app.engine.privacy.journal import JournalEntry
 from app.engine.privacy.loss import PrivacyLoss
-from app.jobs.context import JobContext
+from app.queue.context import JobContext
 from app.releases import repository
 from app.releases.models import JournalRow
 

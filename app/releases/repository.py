@@ -21,8 +21,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
-from app.jobs.models import JobRow
 from app.ledger.models import AccountRow
+from app.queue.models import JobRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
 

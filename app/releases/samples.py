@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.constraints.stream import Repairs
-from app.jobs import queue
 from app.problems import Conflict, Invalid, NotFound
+from app.queue import jobs
 from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
 from app.security.principals import Principal
@@ -136,7 +136,7 @@ def check_room(session: Session, principal_id: str, settings: Settings) -> None:
 
 
 def _enqueue(session: Session, sample: SampleRow, release: ReleaseRow, settings: Settings) -> None:
-    queue.enqueue(
+    jobs.enqueue(
         session,
         kind="sample",
         subject_id=sample.id,
@@ -166,7 +166,7 @@ def failed(session: Session, sample_id: str) -> None:
 
 def delete(session: Session, sample: SampleRow) -> None:
     """Take a sample away for good. Its bytes are the caller's to delete after."""
-    queue.cancel(session, sample.id)
+    jobs.cancel(session, sample.id)
     sample.state, sample.dropped, sample.size_bytes = "deleted", True, None
     sample.repairs = None
 

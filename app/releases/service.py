@@ -18,9 +18,9 @@ from app.datasets.models import DatasetRow
 from app.engine.method.base import ExpectedError
 from app.engine.privacy.loss import Charge
 from app.engine.sandbox.protocol import expected_error_to_json
-from app.jobs import queue
 from app.ledger import service as ledger
 from app.problems import Conflict, NotFound
+from app.queue import jobs
 from app.releases import events, repository, samples
 from app.releases.models import ReleaseRow
 from app.security.principals import Principal
@@ -136,7 +136,7 @@ def purge(session: Session, dataset_id: str) -> list[str]:
 def _stop(session: Session, release: ReleaseRow, principal_id: str) -> None:
     if release.state not in repository.ACTIVE:
         return
-    outcome = queue.cancel(session, release.id)
+    outcome = jobs.cancel(session, release.id)
     if outcome.state == "cancelled":
         refunded = outcome.refundable and _given_back(session, release, principal_id)
         cancelled(session, release.id, refunded)

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import is_custodian_of
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import AccountRow
@@ -22,7 +23,6 @@ from app.releases.schemas import (
     SampleOut,
     SampleState,
 )
-from app.security.access import is_custodian_of
 from app.security.principals import Principal
 
 FAILURE = "The release failed. Its charge stands; the dataset's custodian can see the cause."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from app.jobs.models import JobRow
+from app.queue.models import JobRow
 from app.reports.models import ReportRow
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import is_custodian_of
 from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, find_replay, remember
-from app.jobs import queue
 from app.problems import Conflict, Forbidden, NotReady
+from app.queue import jobs
 from app.releases import results
 from app.releases import service as releases
 from app.releases.models import ReleaseRow
@@ -25,7 +26,6 @@ from app.reports import repository
 from app.reports.models import ReportRow
 from app.reports.schemas import Exact
 from app.security import audit
-from app.security.access import is_custodian_of
 from app.security.principals import Principal
 from app.settings import Settings
 from app.storage.blobs import BlobCorrupt, BlobMissing, BlobStore, delete_some
@@ -179,7 +179,7 @@ def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
     )
     session.add(report)
     session.flush()
-    queue.enqueue(
+    jobs.enqueue(
         session,
         kind="report",
         subject_id=report.id,
@@ -189,7 +189,7 @@ def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
 
 
 def _drop(session: Session, report: ReportRow) -> None:
-    queue.cancel(session, report.id)
+    jobs.cancel(session, report.id)
     repository.forget_details(session, report.id)
     while delete_some(session, report.id):
         pass

@@ -10,6 +10,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import is_custodian_of
 from app.database import Database
 from app.datasets.models import DatasetRow
 from app.releases import repository as releases
@@ -19,7 +20,6 @@ from app.releases.models import ReleaseRow
 from app.reports import repository, service
 from app.reports.models import ReportRow
 from app.reports.schemas import Exact, Expected, Public, ReportOut, ReportState
-from app.security.access import is_custodian_of
 from app.security.principals import Principal
 from app.settings import Settings
 

@@ -11,6 +11,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
+from app.access import permission
 from app.database import Database
 from app.datasets import proposals, repository, service, views
 from app.datasets.dictionary_form import DICTIONARY
@@ -38,7 +39,6 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute, parse_json, read_limited
-from app.security import access
 from app.security.principals import Principal
 from app.settings import Settings
 
@@ -186,7 +186,7 @@ def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> P
 )
 def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> DatasetOut:
     """Its state, dictionary and unit. An analyst sees it from the moment it is first ready."""
-    return views.seen(session, access.open_dataset(session, principal, dataset_id))
+    return views.seen(session, permission.open_dataset(session, principal, dataset_id))
 
 
 @router.patch(
@@ -239,7 +239,7 @@ async def erase_dataset(
 )
 def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> Any:
     """In its canonical wire form: a Frictionless Table Schema with Halftone's own keys."""
-    return access.open_dataset(session, principal, dataset_id).dataset.schema
+    return permission.open_dataset(session, principal, dataset_id).dataset.schema
 
 
 @router.get(
@@ -252,7 +252,7 @@ def get_ingest_report(
     dataset_id: DatasetId, principal: Caller, session: ReadSession
 ) -> IngestReportOut:
     """For the custodian alone: counts and faults with rows and columns. Not private."""
-    row = access.own_dataset(session, principal, dataset_id)
+    row = permission.own_dataset(session, principal, dataset_id)
     if row.state == "ingesting":
         raise NotReady("The upload is still being ingested.")
     if row.ingest_report is None:
@@ -394,6 +394,6 @@ async def _is_settled(database: Database, dataset_id: str, wait_s: int) -> bool:
 async def _shown(database: Database, principal: Principal, dataset_id: str) -> DatasetOut:
     def show() -> DatasetOut:
         with database.read() as session:
-            return views.seen(session, access.open_dataset(session, principal, dataset_id))
+            return views.seen(session, permission.open_dataset(session, principal, dataset_id))
 
     return await to_thread.run_sync(show)

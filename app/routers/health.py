@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 from pydantic import BaseModel, Field
 
-from app.jobs import queue
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
+from app.queue import jobs
 from app.routers.dependencies import DatabaseDep, ReadSession
 from app.routers.description import refusing
 from app.routers.docs import VERSION
@@ -79,7 +79,7 @@ def metrics(session: ReadSession) -> Response:
     How a job ended, and how large anything is, may depend on private rows: neither is here.
     """
     registry = CollectorRegistry()
-    jobs = Gauge("halftone_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)
-    for kind, state, number in queue.tally(session):
-        jobs.labels(kind, _PHASES.get(state, "ended")).inc(number)
+    gauge = Gauge("halftone_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)
+    for kind, state, number in jobs.tally(session):
+        gauge.labels(kind, _PHASES.get(state, "ended")).inc(number)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

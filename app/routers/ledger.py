@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from app.access import permission as accesses
 from app.engine.privacy.loss import Accountant
 from app.ledger import budgets, reading
 from app.ledger.schemas import BudgetChangeIn, BudgetOut, LedgerLine, VerificationOut
@@ -16,7 +17,6 @@ from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery
 from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute
-from app.security import access as accesses
 
 router = APIRouter(prefix="/v1", tags=["ledger"], route_class=ExactRoute)
 

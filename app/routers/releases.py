@@ -12,6 +12,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Header, Query, Request, R
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
+from app.access.permission import open_dataset
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
 from app.releases import admission, costing, events, repository, results, service, views
@@ -43,7 +44,6 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
-from app.security.access import open_dataset
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 

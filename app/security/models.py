@@ -1,15 +1,14 @@
-"""Tables of principals, their API keys, grants on datasets, and the audit log."""
+"""Tables of principals, their API keys, and the audit log."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import JSON, Boolean, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.database import Base, UtcTime
-from app.ledger.models import amount_checks
 
 
 class PrincipalRow(Base):
@@ -37,30 +36,6 @@ class ApiKeyRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)
-
-
-class GrantRow(Base):
-    """An analyst's leave to use a dataset; the allowance is in the account's terms."""
-
-    __tablename__ = "grants"
-
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
-    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
-    show_budget: Mapped[bool] = mapped_column(Boolean)
-    cap_primary: Mapped[int | None] = mapped_column(BigInteger)
-    cap_delta: Mapped[int | None] = mapped_column(BigInteger)
-    spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
-    spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
-    state: Mapped[str] = mapped_column(String(16))
-    """active | revoked"""
-    created_at: Mapped[datetime] = mapped_column(UtcTime)
-
-    __table_args__ = (
-        UniqueConstraint("dataset_id", "principal_id"),
-        *amount_checks("cap_primary", "cap_delta", nullable=True),
-        *amount_checks("spent_primary", "spent_delta"),
-    )
 
 
 class AuditRow(Base):

@@ -9,8 +9,8 @@ from sqlalchemy import Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
-from app.ledger.models import AccountRow
-from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
+from app.ledger.models import AccountRow, GrantRow
+from app.security.models import ApiKeyRow, AuditRow, PrincipalRow
 
 SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
 """Actions on their datasets that custodians read too; matches of content across custodians,

@@ -9,11 +9,12 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from app.database import format_time, now
 from app.engine.privacy.loss import Accountant
+from app.ledger.models import GrantRow
 from app.ledger.repository import Position
 from app.ledger.schemas import AllowanceIn, AllowanceOut
 from app.problems import Invalid
 from app.security.authentication import is_usable
-from app.security.models import ApiKeyRow, AuditRow, GrantRow, PrincipalRow
+from app.security.models import ApiKeyRow, AuditRow, PrincipalRow
 from app.security.service import Role, roles_of
 
 _TIME = "2030-01-31T12:00:00.000000Z"

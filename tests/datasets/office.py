@@ -17,11 +17,12 @@ from httpx import ASGITransport, AsyncClient, Response
 
 from app.database import Database, new_id, now
 from app.datasets import ingest
-from app.jobs import queue
-from app.jobs.context import JobContext
+from app.ledger.models import GrantRow
 from app.main import create_app
+from app.queue import jobs
+from app.queue.context import JobContext
 from app.security.keys import digest_of, new_key, prefix_of
-from app.security.models import ApiKeyRow, GrantRow, PrincipalRow
+from app.security.models import ApiKeyRow, PrincipalRow
 from app.settings import Settings
 
 SCHEMA: dict[str, Any] = {
@@ -174,7 +175,7 @@ class Office:
 
     def claim(self) -> JobContext:
         with self.database.write() as session:
-            claim = queue.claim(session, "worker", 60)
+            claim = jobs.claim(session, "worker", 60)
         assert claim is not None
         return JobContext(self.database, self.settings, claim)
 
@@ -182,7 +183,7 @@ class Office:
         """Run the ingests that wait, as a worker would."""
         while True:
             with self.database.write() as session:
-                claim = queue.claim(session, "worker", 60)
+                claim = jobs.claim(session, "worker", 60)
             if claim is None:
                 return
             job = JobContext(self.database, self.settings, claim)

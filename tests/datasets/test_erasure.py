@@ -13,9 +13,9 @@ from sqlalchemy import select, text, update
 from app.datasets import ingest, service
 from app.datasets.codes import DatasetUnreadable, StoredCodes
 from app.datasets.models import DatasetRow
-from app.jobs.models import JobRow
-from app.jobs.queue import JobCancelled
 from app.ledger.models import AccountRow
+from app.queue.jobs import JobCancelled
+from app.queue.models import JobRow
 from app.storage.encryption import Keyring
 
 

@@ -16,9 +16,9 @@ from app.database import rowcount
 from app.datasets import blocks, ingest
 from app.datasets.codes import DatasetUnreadable, StoredCodes, read_table
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs import queue
-from app.jobs.context import JobContext
-from app.jobs.queue import LeaseLost
+from app.queue import jobs
+from app.queue.context import JobContext
+from app.queue.jobs import LeaseLost
 from app.storage.blobs import BlobCorrupt, BlobStore
 from app.storage.encryption import Keyring
 from app.storage.models import ChunkRow
@@ -270,7 +270,7 @@ def test_a_run_that_was_cut_short_starts_clean(
             with pytest.raises(DatasetUnreadable):
                 codes(either, dataset_id)
             with either.database.write() as session:
-                queue.hand_back(session, job.claim)
+                jobs.hand_back(session, job.claim)
         else:
             break
     assert units > 6
@@ -283,7 +283,7 @@ def test_a_worker_whose_lease_has_gone_stores_nothing(office: Office) -> None:
     office.custodian.put(dataset_id)
     slow = office.claim()
     with office.database.write() as session:
-        queue.expire_worker(session, "worker")
+        jobs.expire_worker(session, "worker")
     ingest.run(office.claim())
     before = chunks(office, dataset_id)
     with pytest.raises(LeaseLost):

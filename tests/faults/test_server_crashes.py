@@ -14,7 +14,7 @@ ARRIVAL = {
     "after it was checked": Fault("app.releases.admission:prepare", "after"),
     "before it is charged": Fault("app.ledger.service:admit"),
     "after it was charged": Fault("app.ledger.service:admit", "after"),
-    "after it was queued": Fault("app.jobs.queue:enqueue", "after"),
+    "after it was queued": Fault("app.queue.jobs:enqueue", "after"),
     "before the commit": Fault("sqlalchemy.orm:Session.commit"),
     "after the commit, unanswered": Fault("sqlalchemy.orm:Session.commit", "after"),
 }

@@ -11,8 +11,8 @@ from stage import Stage, stage
 SMALL_CHUNKS = {"app.storage.blobs:PIECE_BYTES": 512}
 """So that a small sample takes many chunks, and can be cut in the middle."""
 WORK = {
-    "before it is claimed": Fault("app.jobs.queue:claim"),
-    "before the claim is committed": Fault("app.jobs.queue:claim", "after"),
+    "before it is claimed": Fault("app.queue.jobs:claim"),
+    "before the claim is committed": Fault("app.queue.jobs:claim", "after"),
     "after it was claimed": Fault("app.jobs.worker:Worker.run"),
     "before it begins": Fault("app.jobs.fit:run"),
     "before noise is drawn": Fault("app.engine.privacy.kernel:Kernel.answer", nth=2),
@@ -27,7 +27,7 @@ WORK = {
     ),
     "after the sample was stored": Fault("app.jobs.fit:store_sample", "after"),
     "before it is published": Fault("app.releases.service:succeeded"),
-    "before the end is committed": Fault("app.jobs.queue:finish", "after"),
+    "before the end is committed": Fault("app.queue.jobs:finish", "after"),
     "after the end was committed": Fault("app.jobs.watch:Watch.__exit__"),
 }
 

@@ -14,10 +14,11 @@ from sqlalchemy import select, update
 
 import app.tables  # noqa: F401
 from app.database import Base, Database
-from app.jobs import housekeeping, liveness, queue
+from app.jobs import housekeeping, liveness
 from app.jobs.housekeeping import Housekeeping
-from app.jobs.models import JobRow
-from app.jobs.outcomes import Outcomes
+from app.queue import jobs
+from app.queue.models import JobRow
+from app.queue.outcomes import Outcomes
 from app.settings import Settings
 
 FAILED: list[str] = []
@@ -44,11 +45,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def claimed_by(database: Database, worker: str) -> None:
     with database.write() as session:
-        queue.enqueue(
-            session, kind="fit", subject_id="rl_a", dataset_id="ds_a", settings=Settings()
-        )
+        jobs.enqueue(session, kind="fit", subject_id="rl_a", dataset_id="ds_a", settings=Settings())
     with database.write() as session:
-        assert queue.claim(session, worker, 1000) is not None
+        assert jobs.claim(session, worker, 1000) is not None
 
 
 def state(database: Database) -> str:
@@ -94,7 +93,7 @@ def test_a_job_that_was_lost_too_often_is_told_to_its_subject(database: Database
     FAILED.clear()
     claimed_by(database, "elsewhere:1:1")
     with database.write() as session:
-        session.execute(update(JobRow).values(losses=queue.MOST_RERUNS, lease_until=1.0))
+        session.execute(update(JobRow).values(losses=jobs.MOST_RERUNS, lease_until=1.0))
     with Housekeeping(database, Settings(), OUTCOMES):
         eventually(lambda: state(database) == "failed", "the lost job to be given up")
     assert FAILED == ["rl_a"]

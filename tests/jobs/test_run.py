@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 
 import app.tables  # noqa: F401
 from app.database import Base, Database
-from app.jobs import queue
-from app.jobs.context import JobContext, ProgressEvent
-from app.jobs.models import JobRow
-from app.jobs.outcomes import Outcomes
 from app.jobs.run import Execute
 from app.jobs.shutdown import Shutdown
 from app.jobs.worker import Worker
 from app.problems import Unavailable
+from app.queue import jobs
+from app.queue.context import JobContext, ProgressEvent
+from app.queue.models import JobRow
+from app.queue.outcomes import Outcomes
 from app.settings import Settings
 
 SUBJECT = "rl_subject"
@@ -54,7 +54,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def enqueue(database: Database, settings: Settings) -> None:
     with database.write() as session:
-        queue.enqueue(session, kind="fit", subject_id=SUBJECT, dataset_id="ds_a", settings=settings)
+        jobs.enqueue(session, kind="fit", subject_id=SUBJECT, dataset_id="ds_a", settings=settings)
 
 
 def run_one(
@@ -146,7 +146,7 @@ def test_a_cancelled_run_ends_within_two_seconds(database: Database) -> None:
     def cancel() -> None:
         asked_at.append(time.monotonic())
         with database.write() as session:
-            assert queue.cancel(session, SUBJECT).state == "cancelling"
+            assert jobs.cancel(session, SUBJECT).state == "cancelling"
 
     def execute(context: JobContext) -> None:
         later(cancel)
@@ -161,7 +161,7 @@ def test_a_cancelled_run_ends_within_two_seconds(database: Database) -> None:
 def test_a_job_cancelled_as_it_fails_is_cancelled(database: Database) -> None:
     def execute(context: JobContext) -> None:
         with database.write() as session:
-            queue.cancel(session, context.subject_id)
+            jobs.cancel(session, context.subject_id)
         raise ValueError
 
     row, log = run_one(database, execute)
@@ -232,7 +232,7 @@ def test_heartbeats_keep_a_run_longer_than_its_lease(database: Database) -> None
         deadline = time.monotonic() + 1.6
         while time.monotonic() < deadline:
             with database.write() as session:
-                assert queue.expire_lost(session) == []
+                assert jobs.expire_lost(session) == []
             context.check_cancelled()
             time.sleep(0.05)
 

@@ -13,8 +13,8 @@ from bookkeeping import Books, add_grant, add_principal, guarantee, make_store, 
 from app.database import Database, new_id
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import service
+from app.ledger.models import GrantRow
 from app.problems import BudgetExceeded, Conflict, Invalid, NotFound
-from app.security.models import GrantRow
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from app.database import new_id
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import budgets, repository, service
+from app.ledger.models import GrantRow
 from app.problems import BudgetExceeded, Conflict
-from app.security.models import GrantRow, PrincipalRow
+from app.security.models import PrincipalRow
 from app.security.principals import Principal
 
 EPSILONS = st.sampled_from(["0.1", "0.25", "0.333333333333", "1", "0.05"])

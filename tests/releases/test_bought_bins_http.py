@@ -15,7 +15,7 @@ from sqlalchemy import text
 from app.database import Database
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 from app.storage.blobs import BlobStore
 
 WAGES: dict[str, Any] = {

@@ -10,8 +10,8 @@ from release_world import World
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
+from app.ledger.models import GrantRow
 from app.releases import admission
-from app.security.models import GrantRow
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from release_world import World, world
 from app.datasets import blocks
 from app.datasets.codes import StoredCodes
 from app.engine.privacy.loss import Accountant
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 from app.storage.blobs import stored_bytes
 from app.storage.encryption import Keyring
 

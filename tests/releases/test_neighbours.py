@@ -21,7 +21,7 @@ from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.queries import Scored
 from app.engine.privacy.questions import Counted, Selected
 from app.engine.privacy.source import CodeSource
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 
 SEED = 4_000_000_000_000_000
 UNIT = {"kind": "entity", "column": "id", "max_rows": 2}

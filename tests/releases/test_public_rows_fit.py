@@ -13,7 +13,7 @@ from release_world import World, wanted, world
 
 from app.datasets import public_rows
 from app.datasets.public_rows import PublicRows, PublicRowsGone
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 
 UNIT = {"kind": "entity", "column": "id", "max_rows": 3}
 ROWS = 300

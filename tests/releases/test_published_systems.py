@@ -19,7 +19,7 @@ from release_world import World, world
 
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, to_units
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 
 ROOT = Path(__file__).parents[2]
 TAXI: dict[str, Any] = json.loads((ROOT / "examples/dictionaries/taxi.json").read_text())

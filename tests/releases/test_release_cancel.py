@@ -6,11 +6,11 @@ import pytest
 from release_world import World, colours
 from sqlalchemy import select, update
 
-from app.jobs import queue
 from app.jobs.run import run
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.ledger.models import AccountRow
+from app.queue import jobs
 from app.releases import service as life
 
 
@@ -60,9 +60,9 @@ def test_a_running_release_keeps_its_charge_and_publishes_nothing(service: World
         life.started(session, release)
     body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
     assert (body["state"], body["refunded"]) == ("cancelling", False)
-    with queue.ending(service.database, context.claim) as session:
+    with jobs.ending(service.database, context.claim) as session:
         life.cancelled(session, release)
-        queue.finish(session, context.claim, "cancelled")
+        jobs.finish(session, context.claim, "cancelled")
     body = service.custodian.get(f"/v1/releases/{release}").json()
     assert (body["state"], body["refunded"]) == ("cancelled", False)
     assert remaining(service, dataset) == "9"
@@ -96,7 +96,7 @@ def test_a_release_queued_again_after_a_claim_keeps_its_charge(service: World) -
     context = service.claim()
     with context.fenced() as session:
         life.started(session, release)
-        queue.hand_back(session, context.claim)
+        jobs.hand_back(session, context.claim)
     body = service.custodian.post(f"/v1/releases/{release}/cancel").json()
     assert (body["state"], body["refunded"]) == ("cancelled", False)
     assert remaining(service, dataset) == "9"
@@ -134,7 +134,7 @@ def test_a_failure_reads_the_same_for_analysts_and_is_explained_to_the_custodian
     with context.fenced() as session:
         life.started(session, release)
         life.failed(session, release)
-        queue.finish(session, context.claim, "failed", "row 17 was odd")
+        jobs.finish(session, context.claim, "failed", "row 17 was odd")
     seen = analyst.get(f"/v1/releases/{release}")
     assert seen.json()["state"] == "failed"
     assert seen.json()["private_detail"] is None
@@ -171,7 +171,7 @@ def test_erasing_a_dataset_stops_releases_and_forgets_why_others_failed(service:
     with context.fenced() as session:
         life.started(session, failing)
         life.failed(session, failing)
-        queue.finish(session, context.claim, "failed", "row 17 was odd")
+        jobs.finish(session, context.claim, "failed", "row 17 was odd")
     waiting = service.custodian.release(dataset).json()["id"]
     assert service.custodian.request("DELETE", f"/v1/datasets/{dataset}").status_code < 300
     body = service.custodian.get(f"/v1/releases/{waiting}").json()

@@ -7,8 +7,8 @@ from release_world import World, colours
 
 from app.engine.privacy.journal import JournalEntry
 from app.engine.privacy.loss import PrivacyLoss
-from app.jobs import queue
-from app.jobs.queue import LeaseLost
+from app.queue import jobs
+from app.queue.jobs import LeaseLost
 from app.releases import journal
 from app.releases.journal import StoredJournal
 
@@ -22,7 +22,7 @@ def test_another_run_reads_what_the_first_was_answered(service: World) -> None:
     first = service.claim()
     StoredJournal(first).append(entry(0))
     with service.database.write() as session:
-        queue.hand_back(session, first.claim)
+        jobs.hand_back(session, first.claim)
     second = service.claim()
     assert second.subject_id == first.subject_id
     assert StoredJournal(second).entries() == (entry(0),)
@@ -32,7 +32,7 @@ def test_a_worker_that_lost_its_lease_stores_nothing(service: World) -> None:
     service.custodian.release(service.add_dataset())
     lost = service.claim()
     with service.database.write() as session:
-        queue.hand_back(session, lost.claim)
+        jobs.hand_back(session, lost.claim)
     with pytest.raises(LeaseLost):
         StoredJournal(lost).append(entry(0))
     with service.database.read() as session:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from release_world import World, world
 
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from release_world import BY_ROW, COLOURS, World, colours, wanted
 
 from app.engine.privacy.source import ArraySource
-from app.jobs.child import ChildHost
+from app.sandbox.child import ChildHost
 
 NOTICE = "not private: do not publish"
 LARGE = {"epsilon": "200000"}

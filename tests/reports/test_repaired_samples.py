@@ -10,8 +10,8 @@ from plugin import write_plugin
 from release_world import BY_ROW, World, wanted
 from reported import LARGE, released, reported, uploaded
 
-from app.jobs.child import ChildHost
 from app.releases.catalogue import Catalogue
+from app.sandbox.child import ChildHost
 
 RULES = [
     {"kind": "forbidden", "when": {"colour": ["red"], "size": [0, 1, None]}},

@@ -15,15 +15,16 @@ from release_world import World, world
 from reported import NOTICE, published, released, reported, uploaded
 from sqlalchemy import select
 
-from app.jobs import queue, report
-from app.jobs.child import ChildHost
-from app.jobs.context import JobContext
-from app.jobs.models import JobRow
-from app.jobs.outcomes import report_ends
-from app.jobs.queue import LeaseLost
+from app.jobs import report
 from app.jobs.subjects import OUTCOMES
+from app.queue import jobs
+from app.queue.context import JobContext
+from app.queue.jobs import LeaseLost
+from app.queue.models import JobRow
+from app.queue.outcomes import report_ends
 from app.releases.catalogue import Catalogue
 from app.reports import exact
+from app.sandbox.child import ChildHost
 from app.storage.models import ChunkRow
 
 ROWS = "colour,size,day\n" + "red,1,2024-01-01\n" * 6 + "=green,2,2024-01-02\n" * 4
@@ -69,7 +70,7 @@ def test_a_lost_workers_report_is_made_by_another_and_the_late_one_stores_nothin
     with late.fenced() as session:
         OUTCOMES["report"].started(session, late.subject_id)
     with service.database.write() as session:
-        report_ends(session, queue.expire_worker(session, "worker-1"), OUTCOMES)
+        report_ends(session, jobs.expire_worker(session, "worker-1"), OUTCOMES)
     with pytest.raises(LeaseLost):
         report.run(late, host)
     assert service.custodian.get(f"{release}/report").json()["exact"] is None
@@ -82,10 +83,10 @@ def test_a_report_whose_worker_is_lost_too_often_has_failed(
 ) -> None:
     release = published(service, uploaded(service, host, ROWS))
     service.custodian.post(f"{release}/report")
-    for _ in range(queue.MOST_RERUNS + 1):
+    for _ in range(jobs.MOST_RERUNS + 1):
         claimed(service)
         with service.database.write() as session:
-            report_ends(session, queue.expire_worker(session, "worker-1"), OUTCOMES)
+            report_ends(session, jobs.expire_worker(session, "worker-1"), OUTCOMES)
     found = service.custodian.get(f"{release}/report").json()
     assert found["state"] == "failed"
     assert found["private_detail"] == "The job's worker was lost too often."

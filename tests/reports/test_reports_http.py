@@ -13,9 +13,9 @@ from sqlalchemy import select
 
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs.child import ChildHost
-from app.jobs.models import JobRow
+from app.queue.models import JobRow
 from app.reports.models import ReportRow
+from app.sandbox.child import ChildHost
 from app.security.models import PrincipalRow
 from app.storage.models import ChunkRow
 from app.storage.reclaim import reclaim

@@ -14,9 +14,8 @@ from front_desk import Desk, Person, front_desk
 
 from app.database import format_time, new_id, now
 from app.engine.privacy.loss import Accountant
-from app.ledger.models import LedgerRow
+from app.ledger.models import GrantRow, LedgerRow
 from app.security import audit
-from app.security.models import GrantRow
 
 BEFORE_ALL_TIME = base64.urlsafe_b64encode(b"0001-01-01T00:00:00+14:00|x").decode().rstrip("=")
 """A moment that falls out of the calendar once it is brought to UTC."""

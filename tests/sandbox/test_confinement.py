@@ -20,9 +20,9 @@ from app.engine.method.base import Limits
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.sandbox.protocol import Check
 from app.engine.schema import PrivacyUnit, Schema
-from app.jobs import process
-from app.jobs.child import ChildHost, ChildUnusable, of_the_store
-from app.jobs.process import ChildProcess
+from app.sandbox import process
+from app.sandbox.child import ChildHost, ChildUnusable, of_the_store
+from app.sandbox.process import ChildProcess
 from app.settings import Settings
 
 PROBE = """

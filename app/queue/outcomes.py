@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.jobs.context import Recorder
-from app.jobs.queue import Ended
+from app.queue.context import Recorder
+from app.queue.jobs import Ended
 
 Report = Callable[[Session, str], None]
 

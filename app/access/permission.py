@@ -8,10 +8,9 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
-from app.ledger.models import AccountRow
+from app.ledger.models import AccountRow, GrantRow
 from app.problems import Forbidden, NotFound
 from app.security import repository
-from app.security.models import GrantRow
 from app.security.principals import Principal
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.database import Database
-from app.jobs import queue
-from app.jobs.queue import Claim, JobInterrupted
+from app.queue import jobs
+from app.queue.jobs import Claim, JobInterrupted
 from app.settings import Settings
 
 PROGRESS_INTERVAL_S = 1.0
@@ -90,7 +90,7 @@ class JobContext:
     def fenced(self) -> AbstractContextManager[Session]:
         """A writing unit of work under the claim; raises `JobInterrupted` before it writes."""
         self.check_cancelled()
-        return queue.fenced(self.database, self.claim)
+        return jobs.fenced(self.database, self.claim)
 
     @contextlib.contextmanager
     def completing(self) -> Iterator[Session]:
@@ -99,7 +99,7 @@ class JobContext:
         with self.fenced() as session:
             self.flush(session)
             yield session
-            queue.finish(session, self.claim, "succeeded")
+            jobs.finish(session, self.claim, "succeeded")
         self.completed = True
 
     def await_publication(self) -> None:
@@ -153,7 +153,7 @@ class JobContext:
             events, self._waiting = self._waiting, []
         if not events:
             return
-        queue.record_progress(session, self.claim, events[-1].fraction, events[-1].stage)
+        jobs.record_progress(session, self.claim, events[-1].fraction, events[-1].stage)
         self._record(session, self.subject_id, events)
         self._written_at = time.monotonic()
 

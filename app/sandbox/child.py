@@ -18,7 +18,7 @@ from app.engine.sandbox import host
 from app.engine.sandbox.host import ChildGaveUp
 from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample
 from app.engine.table import Table
-from app.jobs.process import ChildProcess
+from app.sandbox.process import ChildProcess
 from app.settings import Settings
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from app.jobs import protocol
-from app.jobs.protocol import MOST_HEAD_BYTES, BoundedHttp
+from app import bounded_http
+from app.bounded_http import MOST_HEAD_BYTES, BoundedHttp
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -28,7 +28,7 @@ async def echo(_, receive, send) -> None:
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    monkeypatch.setattr(protocol, "HEAD_S", 0.5)
+    monkeypatch.setattr(bounded_http, "HEAD_S", 0.5)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(echo, http=BoundedHttp, lifespan="off", log_level="critical")

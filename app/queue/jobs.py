@@ -17,7 +17,7 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
-from app.jobs.models import JobRow
+from app.queue.models import JobRow
 from app.settings import Settings
 
 Kind = Literal["ingest", "fit", "sample", "report"]

@@ -10,9 +10,9 @@ from sqlalchemy import update
 
 import app.tables  # noqa: F401
 from app.database import Base, Database, new_id
-from app.jobs import queue
-from app.jobs.models import JobRow
-from app.jobs.queue import Claim, JobCancelled, LeaseLost
+from app.queue import jobs
+from app.queue.jobs import Claim, JobCancelled, LeaseLost
+from app.queue.models import JobRow
 from app.settings import Settings
 
 LEASE_S = 30
@@ -26,18 +26,16 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def enqueue(database: Database, kind: queue.Kind = "fit") -> str:
+def enqueue(database: Database, kind: jobs.Kind = "fit") -> str:
     subject = new_id("rl")
     with database.write() as session:
-        queue.enqueue(
-            session, kind=kind, subject_id=subject, dataset_id="ds_a", settings=Settings()
-        )
+        jobs.enqueue(session, kind=kind, subject_id=subject, dataset_id="ds_a", settings=Settings())
     return subject
 
 
 def claim(database: Database, worker: str = "w1") -> Claim:
     with database.write() as session:
-        found = queue.claim(session, worker, LEASE_S)
+        found = jobs.claim(session, worker, LEASE_S)
     assert found is not None
     return found
 
@@ -56,9 +54,9 @@ def job(database: Database, held: Claim) -> JobRow:
 
 def test_an_empty_queue_gives_nothing(database: Database) -> None:
     with database.read() as session:
-        assert not queue.has_work(session)
+        assert not jobs.has_work(session)
     with database.write() as session:
-        assert queue.claim(session, "w1", LEASE_S) is None
+        assert jobs.claim(session, "w1", LEASE_S) is None
 
 
 def test_the_oldest_job_of_a_kind_goes_first(database: Database) -> None:
@@ -77,7 +75,7 @@ def test_a_job_is_claimed_by_one_worker(database: Database) -> None:
     enqueue(database)
     claim(database)
     with database.write() as session:
-        assert queue.claim(session, "w2", LEASE_S) is None
+        assert jobs.claim(session, "w2", LEASE_S) is None
 
 
 def test_a_job_whose_lease_ran_out_is_run_again(database: Database) -> None:
@@ -85,7 +83,7 @@ def test_a_job_whose_lease_ran_out_is_run_again(database: Database) -> None:
     first = claim(database)
     run_out(database, first)
     with database.write() as session:
-        assert queue.expire_lost(session) == []
+        assert jobs.expire_lost(session) == []
     second = claim(database, "w2")
     assert second.subject_id == subject
     assert second.fence > first.fence
@@ -95,26 +93,26 @@ def test_a_lost_worker_can_store_nothing(database: Database) -> None:
     enqueue(database)
     first = claim(database)
     run_out(database, first)
-    with pytest.raises(LeaseLost), queue.fenced(database, first):
+    with pytest.raises(LeaseLost), jobs.fenced(database, first):
         pytest.fail("a worker without a lease must not write")
     with database.write() as session:
-        queue.expire_lost(session)
+        jobs.expire_lost(session)
     claim(database, "w2")
-    for unit in (queue.fenced, queue.ending):
+    for unit in (jobs.fenced, jobs.ending):
         with pytest.raises(LeaseLost), unit(database, first):
             pytest.fail("a worker with an older number must not write")
     with pytest.raises(LeaseLost), database.write() as session:
-        queue.heartbeat(session, first, LEASE_S)
+        jobs.heartbeat(session, first, LEASE_S)
 
 
 def test_a_heartbeat_extends_the_lease(database: Database) -> None:
     enqueue(database)
     held = claim(database)
     with database.write() as session:
-        queue.heartbeat(session, held, 1000)
+        jobs.heartbeat(session, held, 1000)
     lease = job(database, held).lease_until
     with database.write() as session:
-        queue.heartbeat(session, held, 2000)
+        jobs.heartbeat(session, held, 2000)
     assert lease is not None
     assert (job(database, held).lease_until or 0) > lease + 900
 
@@ -124,23 +122,23 @@ def test_a_job_is_run_again_three_times_and_no_more(database: Database) -> None:
     for _ in range(3):
         run_out(database, claim(database))
         with database.write() as session:
-            assert queue.expire_lost(session) == []
+            assert jobs.expire_lost(session) == []
     last = claim(database)
     run_out(database, last)
     with database.write() as session:
-        (ended,) = queue.expire_lost(session)
+        (ended,) = jobs.expire_lost(session)
     assert ended.state == "failed"
     assert job(database, last).state == "failed"
     with database.read() as session:
-        assert not queue.has_work(session)
+        assert not jobs.has_work(session)
 
 
 def test_a_shutdown_hands_a_job_back_without_counting_a_loss(database: Database) -> None:
     enqueue(database)
     for _ in range(6):
         held = claim(database)
-        with queue.ending(database, held) as session:
-            queue.hand_back(session, held)
+        with jobs.ending(database, held) as session:
+            jobs.hand_back(session, held)
     assert job(database, held).state == "queued"
     assert job(database, held).claims == 6
 
@@ -150,9 +148,9 @@ def test_the_jobs_of_a_dead_worker_are_taken_at_once(database: Database) -> None
     enqueue(database)
     dead, alive = claim(database, "dead"), claim(database, "alive")
     with database.read() as session:
-        assert sorted(queue.holders(session)) == ["alive", "dead"]
+        assert sorted(jobs.holders(session)) == ["alive", "dead"]
     with database.write() as session:
-        queue.expire_worker(session, "dead")
+        jobs.expire_worker(session, "dead")
     assert job(database, dead).state == "queued"
     assert job(database, alive).state == "running"
 
@@ -160,18 +158,18 @@ def test_the_jobs_of_a_dead_worker_are_taken_at_once(database: Database) -> None
 def test_cancelling_a_job_that_no_one_claimed_is_refundable(database: Database) -> None:
     subject = enqueue(database)
     with database.write() as session:
-        outcome = queue.cancel(session, subject)
+        outcome = jobs.cancel(session, subject)
     assert (outcome.state, outcome.refundable) == ("cancelled", True)
     with database.write() as session:
-        assert queue.claim(session, "w1", LEASE_S) is None
+        assert jobs.claim(session, "w1", LEASE_S) is None
 
 
 def test_cancelling_a_job_that_waits_again_keeps_the_charge(database: Database) -> None:
     subject = enqueue(database)
     run_out(database, claim(database))
     with database.write() as session:
-        queue.expire_lost(session)
-        outcome = queue.cancel(session, subject)
+        jobs.expire_lost(session)
+        outcome = jobs.cancel(session, subject)
     assert (outcome.state, outcome.refundable) == ("cancelled", False)
 
 
@@ -180,32 +178,32 @@ def test_cancelling_a_running_job_stops_its_writes_but_lets_it_end(database: Dat
     held = claim(database)
     for _ in range(2):
         with database.write() as session:
-            assert queue.cancel(session, subject) == queue.CancelOutcome("cancelling")
-    with pytest.raises(JobCancelled), queue.fenced(database, held):
+            assert jobs.cancel(session, subject) == jobs.CancelOutcome("cancelling")
+    with pytest.raises(JobCancelled), jobs.fenced(database, held):
         pytest.fail("nothing of a cancelled job may be stored")
-    with queue.ending(database, held) as session:
-        queue.finish(session, held, "cancelled")
+    with jobs.ending(database, held) as session:
+        jobs.finish(session, held, "cancelled")
     with database.write() as session:
-        assert queue.cancel(session, subject).state == "finished"
+        assert jobs.cancel(session, subject).state == "finished"
 
 
 def test_a_cancelled_job_whose_worker_is_lost_is_cancelled(database: Database) -> None:
     subject = enqueue(database)
     held = claim(database)
     with database.write() as session:
-        queue.cancel(session, subject)
+        jobs.cancel(session, subject)
     run_out(database, held)
     with database.write() as session:
-        (ended,) = queue.expire_lost(session)
+        (ended,) = jobs.expire_lost(session)
     assert ended.state == "cancelled"
 
 
 def test_a_finished_job_takes_no_more_writes(database: Database) -> None:
     enqueue(database)
     held = claim(database)
-    with queue.fenced(database, held) as session:
-        queue.finish(session, held, "succeeded")
-    with pytest.raises(LeaseLost), queue.fenced(database, held):
+    with jobs.fenced(database, held) as session:
+        jobs.finish(session, held, "succeeded")
+    with pytest.raises(LeaseLost), jobs.fenced(database, held):
         pytest.fail("a finished job must not be written for")
     assert job(database, held).progress == 1.0
 
@@ -216,5 +214,5 @@ def test_jobs_are_counted_by_kind_and_state(database: Database) -> None:
     enqueue(database, "ingest")
     claim(database)
     with database.read() as session:
-        found = set(queue.tally(session))
+        found = set(jobs.tally(session))
     assert found == {("fit", "queued", 1), ("fit", "running", 1), ("ingest", "queued", 1)}

@@ -13,10 +13,9 @@ from sqlalchemy.orm import Session
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
-from app.ledger.models import AccountRow
+from app.ledger.models import AccountRow, GrantRow
 from app.problems import Conflict, Invalid, NotFound
 from app.security import audit, repository
-from app.security.models import GrantRow
 from app.security.principals import Principal
 
 

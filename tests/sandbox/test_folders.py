@@ -15,13 +15,13 @@ from forge import eventually
 
 import app.tables  # noqa: F401
 from app.database import Base, Database
-from app.jobs.folders import ChildFolder, remove_left_behind
 from app.jobs.housekeeping import Housekeeping
+from app.sandbox.folders import ChildFolder, remove_left_behind
 from app.settings import Settings
 
 AGE_S = 3600
 WORKER = """
-from app.jobs.process import ChildProcess
+from app.sandbox.process import ChildProcess
 process = ChildProcess()
 print(process._folder.path, flush=True)
 input()
@@ -102,7 +102,7 @@ def test_the_folder_of_another_user_is_left(place: Path, monkeypatch: pytest.Mon
     other.mkdir()
     aged(other)
     another = other.stat().st_uid + 1
-    monkeypatch.setattr("app.jobs.folders.os.geteuid", lambda: another)
+    monkeypatch.setattr("app.sandbox.folders.os.geteuid", lambda: another)
     assert remove_left_behind() == []
 
 

@@ -23,7 +23,7 @@ from typing import IO
 import psutil
 
 from app.engine.adapters import virtualenvs
-from app.jobs.folders import ChildFolder
+from app.sandbox.folders import ChildFolder
 
 CHILD = "app.engine.sandbox.child"
 """A module whose `main(fd)` talks to the worker over the socket `fd`."""

@@ -14,12 +14,12 @@ from typing import Any
 import uvicorn
 
 from app import migrate
-from app.jobs.protocol import BoundedHttp
-from app.jobs.supervision import supervision
+from app.bounded_http import BoundedHttp
 from app.main import create_app
 from app.security.bootstrap import preset_key
 from app.settings import Settings
 from app.storage.encryption import Keyring
+from app.supervision import supervision
 
 log = logging.getLogger("halftone.server")
 
