@@ -1,4 +1,4 @@
-"""What `auto` picks on real tables, beside what it could have picked.
+"""What `auto` picks on real tables, compared with what it could have picked.
 
     python -m bench.auto [--tables NAME ...] [--epsilons 0.1 1 10] [--systems NAME ...] [--runs 3]
         [--again SYSTEM ...] [--out bench/out/auto]

@@ -107,7 +107,7 @@ def show_halftone(client: Halftone, table: Path) -> None:
 
 
 def write_purchases(path: Path) -> None:
-    """One row a purchase, with the product's department and the time of day beside it."""
+    """One row a purchase, with the department of the product and the time of day."""
     tables = get_data(["transactions", "products"])
     products = tables["products"][["product_id", "department", "brand"]]
     bought = tables["transactions"].merge(products, on="product_id", how="left")

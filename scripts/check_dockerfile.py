@@ -235,7 +235,7 @@ class Host:
         ).stdout
         settings = configured + " ".join(self.pip_env.values())
         named = re.findall(r"/[^\s'\",]+", settings)
-        # An index on disk refers to packages beside itself.
+        # An index on disk refers to packages in its own folder.
         named += [str(Path(path).parent) for path in re.findall(r"file://(/[^\s'\",]+)", settings)]
         files = [Path(path) for path in ("/etc/pip.conf", "/etc/xdg/pip", "/root/.config/pip")]
         present = {path for path in [*files, *map(Path, named)] if path.exists()}
@@ -322,7 +322,7 @@ def leave_the_network() -> None:
 
 
 def check_image(image: Stage) -> None:
-    """CMD comes to life as a user without power, is healthy, works, and stops when told to."""
+    """CMD starts as an unprivileged user, is healthy, works, and stops on request."""
     if image.user in {"root", "0"}:
         raise SystemExit("the image runs as root")
     if image.is_healthy():

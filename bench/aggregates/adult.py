@@ -1,4 +1,4 @@
-"""`aggregate_seeded` beside the package that its method comes from, on Adult.
+"""`aggregate_seeded` compared with the package that its method comes from, on Adult.
 
     PAC_SYNTH_PYTHON=.pac/bin/python python -m bench.aggregates.adult [epsilon]
 
@@ -69,7 +69,7 @@ def dictionary(cells: Mapping[str, int], *, required: bool) -> Schema:
 
 
 def run_ours(codes: Codes, cells: Mapping[str, int], epsilon: float, *, required: bool) -> Run:
-    """With required columns every place is filled; else places stay empty, as the peer's do."""
+    """With required columns every place is filled; otherwise some stay empty, as the peer's do."""
     schema = dictionary(cells, required=required)
     guarantee = Guarantee(epsilon=round(epsilon * 10**12), delta=round(DELTA * 10**18))
     synthesizer = AggregateSeeded()
@@ -95,9 +95,9 @@ def run_peer(python: str, codes: Codes, epsilon: float) -> Run:
         table, out = Path(folder, "table.csv"), Path(folder, "out.csv")
         pd.DataFrame(dict(codes)).to_csv(table, index=False)
         command = [python, str(PEER), str(table), str(out), str(epsilon), str(DELTA), str(LENGTH)]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         made = pd.read_csv(out)
-    seconds = json.loads(told)
+    seconds = json.loads(printed)
     filled = {name: made[name].fillna(-1).to_numpy().astype(np.int64) for name in codes}
     return Run("pac-synth", filled, seconds["aggregate_s"], seconds["synthesise_s"])
 

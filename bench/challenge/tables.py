@@ -18,7 +18,7 @@ from bench.shared_data import DATA
 ENTITY = "taxi_id"
 TAXI = PrivacyUnit("entity", ENTITY, 200)
 LEFT_OUT = ("trip_day_of_week", "trip_hour_of_day")
-"""Told by the shift; the challenge gave and scored neither."""
+"""They follow from the shift; the challenge neither gave nor scored them."""
 
 EDGES = {
     **{name: list(range(0, 100, 10)) for name in ("fare", "tips", "trip_total", "trip_miles")},

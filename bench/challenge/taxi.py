@@ -40,13 +40,13 @@ OF_THE_MAP_IN_PAIRS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Entrant:
-    """A system with its params, and what its guarantee buys.
+    """A system with its params, and how its guarantee is turned into a privacy loss.
 
-    `pure` asks for no delta, as published Laplace noise does, and as the page of a system advises
-    whose only question has L1 = L2 = 1; `loose` gives the rho of the
-    published conversion, (sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta).
-    `most_epsilon` is where the published system clamped what it was given. Without `public` no
-    public rows are handed over to a system that could do with some.
+    `pure` requests no delta, as for published Laplace noise; the pages of systems whose only
+    question has L1 = L2 = 1 advise it too. `loose` gives the rho of the published conversion,
+    (sqrt(epsilon + L) - sqrt(L))^2 with L = ln(2 / delta). `most_epsilon` is the value at which
+    the published system clamped its epsilon. Without `public`, a system that can use public rows
+    gets none.
     """
 
     system: str

@@ -4,9 +4,9 @@
                                 [--systems independent mst swift aim]
 
 Each system is fitted at (epsilon, 2.5e-5) on the taxi as unit, and sampled with the rule. A line
-tells how many rows broke it as the model made them, how many do after repair, the seconds of
-repair, and for each column of the rule the total variation distance that repair moved it, and
-that of the real column before and after.
+shows how many rows broke the rule as the model made them and after repair, the seconds of repair,
+and for each column of the rule the total variation distance that repair moved it, and its distance
+from the real column before and after.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Entities of synthetic taxi trips beside the real ones: `python -m bench.entities`."""
+"""Entities of synthetic taxi trips compared with the real ones: `python -m bench.entities`."""

@@ -5,7 +5,7 @@
 Each system is fitted at (epsilon, 2.5e-5) with the taxi as unit. A number is a total variation
 distance, the mean of the runs: of the distribution over taxis of their rows and of the distinct
 values of some columns, and over pairs of a taxi and a shift that it drives in of its rows there.
-Beside it stands the distance where each synthetic row is given one of the same number of taxis at
+Next to it is the distance if each synthetic row is given one of the same number of taxis at
 random. The second table has the mean distance over all pairs of columns by contribution rule; it
 is left out with public rows (`public_2022`, `public_2019`).
 """

@@ -4,8 +4,8 @@
 
 census: the Massachusetts excerpt with nulls, numbers and codes as they are, its dictionary
 imported from NIST's JSON; NIST k-marginal score at epsilon 1 and 10, delta 1e-7.
-undeclared: incidents with their neighbourhoods found, Adult with bins bought, at (1, 1e-6) and
-(10, 1e-6): what the certificate says was bought and its cost, beside the truth.
+undeclared: incidents with their neighbourhoods found, Adult with private bins, at (1, 1e-6) and
+(10, 1e-6): what the certificate says was measured and its cost, next to the truth.
 purchases: 1.47 million rows of 2,469 households (`max_rows` 200) at (2, 1e-6), by `auto` unless
 others are named; seconds, memory, and how far households are from the real ones, as made and with
 each row dealt to a household at random.

@@ -41,9 +41,10 @@ ADDED: dict[str, dict[str, Any]] = {
         "bins": _INDUSTRIES,
         "missingValues": ["", "N"],
     },
-    # The importer has bins bought where a range is wide, for it knows no scale. How incomes,
-    # ratios and weights of a survey lie is known from any earlier one: narrow steps where they
-    # are common, wide ones beyond, no more than 7,634 rows bear. Many have no income.
+    # The importer chooses private bins where a range is wide, since it knows no scale. How the
+    # incomes, ratios and weights of a survey are distributed is known from earlier surveys:
+    # narrow bins where values are common, wide ones elsewhere, and no more bins than 7,634 rows
+    # can fill. Many people have no income.
     "PINCP": {"bins": _DOLLARS, "special": [0]},
     "POVPIP": {"bins": 25},
     "PWGTP": {"bins": _WEIGHTS},

@@ -1,4 +1,4 @@
-"""Grocery purchases: households with up to thousands of rows, by whatever `auto` picks."""
+"""Grocery purchases: households with up to thousands of rows, by the method that `auto` picks."""
 
 from __future__ import annotations
 

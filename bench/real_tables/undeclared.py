@@ -1,8 +1,8 @@
-"""Columns that nobody has a codebook for: what a release buys, at which cost, and how true it is.
+"""Columns without a codebook: what a release measures of them, at what cost, and how accurately.
 
 `incidents` with its neighbourhoods to be found, Adult with `fnlwgt` and `capital-gain` declared by
-a wide public range alone and their bins to be bought. Costs are read off each certificate, what
-was bought off the measurements; the truth is the file's, as only its custodian may compare it.
+a wide public range alone and private bins. Costs come from each certificate, results from the
+measurements, and the truth from the file, which only its custodian may compare with.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ INCIDENTS = DATA / "incidents/baltimore_2019.csv"
 ADULT = DATA / "adult/adult-raw.data"
 NEIGHBOURHOOD = "Neighborhood"
 RANGES = {"fnlwgt": (0, 2_000_000), "capital-gain": (0, 1_000_000)}
-"""Wide enough for anybody's; no income from capital is a point mass."""
+"""Wide enough for any value; no income from capital (0) is a point mass."""
 EPSILONS = ("1", "10")
 DELTA = "1e-6"
 
 
 @dataclass(frozen=True)
-class Bought:
-    """One kind of question that a release asked about a column alone, before all others."""
+class Step:
+    """One kind of question that a release asked about a single column, before all others."""
 
     column: str
     mechanism: str
@@ -55,12 +55,12 @@ def report(runs: int) -> Iterator[str]:
 def _found(client: Halftone, runs: int) -> Iterator[str]:
     truth = neighbourhoods()
     dataset = client.upload(incidents(), INCIDENTS, progress=False)
-    yield "| epsilon | column | bought by | rho | delta | found | of them real | of | rows found |"
+    yield "| epsilon | column | step | rho | delta | found | of them real | of | rows found |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for epsilon in EPSILONS:
         for _ in range(runs):
             release = _released(client, dataset, epsilon)
-            (one,) = bought(client.certificate(release), [NEIGHBOURHOOD])
+            (one,) = first_steps(client.certificate(release), [NEIGHBOURHOOD])
             found = discovered(client.measurements(release)["measurements"], NEIGHBOURHOOD)
             rows = sum(truth[name] for name in found) / truth.total()
             real = sum(name in truth for name in found)
@@ -73,23 +73,24 @@ def _found(client: Halftone, runs: int) -> Iterator[str]:
 def _binned(client: Halftone, runs: int) -> Iterator[str]:
     numbers = adult_numbers()
     dataset = client.upload(adult(), ADULT, progress=False)
-    # In shares of the numbers that are no point mass. Told is, with 95 % confidence, the most
-    # beyond what the best of the points leaves that could be drawn.
-    yield "| epsilon | column | bought by | questions | rho | rank error | largest | told |"
+    # Fractions of the numbers that are not a point mass. `bound` is the largest error, with 95 %
+    # confidence, in excess of that of the best point of the grid.
+    yield "| epsilon | column | step | questions | rho | rank error | largest | bound |"
     yield "|---|---|---|---|---|---|---|---|"
     for epsilon in EPSILONS:
         for _ in range(runs):
             release = _released(client, dataset, epsilon)
             measured = client.measurements(release)["measurements"]
-            for one in bought(client.certificate(release), list(RANGES)):
+            for one in first_steps(client.certificate(release), list(RANGES)):
                 errors = " | | "
                 if one.mechanism == "quantile":
                     made = [each for each in quantiles(measured) if each["of"] == one.column]
                     real = [rank_error(numbers[one.column], each) for each in made]
-                    told = [float(each["rank_error"]) for each in made]
+                    bounds = [float(each["rank_error"]) for each in made]
                     rows = len(numbers[one.column])
                     errors = " | ".join(
-                        f"{error / rows:.2%}" for error in (np.mean(real), max(real), np.mean(told))
+                        f"{error / rows:.2%}"
+                        for error in (np.mean(real), max(real), np.mean(bounds))
                     )
                 yield (
                     f"| {epsilon} | {one.column} | {one.mechanism} | {one.questions} | "
@@ -129,7 +130,7 @@ def neighbourhoods() -> Counter[str]:
 
 
 def adult_numbers() -> dict[str, NDArray[np.int64]]:
-    """The numbers whose quantiles are bought: point masses are none of them."""
+    """The numbers whose quantiles are measured, without point masses."""
     with ADULT.open() as file:
         rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
     names = [field["name"] for field in specification("adult")["schema"]["fields"]]
@@ -138,18 +139,18 @@ def adult_numbers() -> dict[str, NDArray[np.int64]]:
     return columns
 
 
-def bought(certificate: Mapping[str, Any], columns: Sequence[str]) -> list[Bought]:
+def first_steps(certificate: Mapping[str, Any], columns: Sequence[str]) -> list[Step]:
     """What the questions about one of these columns alone cost, by column and kind of question."""
     lines = Counter(each["question"] for each in certificate["mechanisms"])
-    sums: dict[tuple[str, str], Bought] = {}
+    sums: dict[tuple[str, str], Step] = {}
     for each in certificate["mechanisms"]:
         about = each["columns"]
         if lines[each["question"]] > 1 or len(about) != 1 or about[0][1:] or not about[0]:
             continue
         column, mechanism = about[0][0], _kind(each["mechanism"])
         if column in columns:
-            before = sums.get((column, mechanism), Bought(column, mechanism, 0, *[Decimal(0)] * 2))
-            sums[column, mechanism] = Bought(
+            before = sums.get((column, mechanism), Step(column, mechanism, 0, *[Decimal(0)] * 2))
+            sums[column, mechanism] = Step(
                 column,
                 mechanism,
                 before.questions + 1,

@@ -1,13 +1,13 @@
-"""Admission beside what it stands on, all in one run.
+"""Admission compared with the operations that it is built on, all in one run.
 
     .venv/bin/python -m bench.service.admission
 
-In process: the whole use-case (checks, charge, ledger, release, job, idempotency) beside a
+In process: the whole use-case (checks, charge, ledger, release, job, idempotency) compared with a
 bare durable SQLite transaction on the same settings (aim: within 8 times). Over HTTP: the
-same request beside an authenticated POST that does nothing, at 1 and 16 clients (aims: at
+same request compared with an authenticated POST that does nothing, at 1 and 16 clients (aims: at
 most 3 times, and at least 100 admissions a second). The two sides of each comparison take
 turns, so that both meet the same machine; figures are medians. The server's CPU time for each
-request and the load of the machine are told beside them.
+request and the load of the machine are shown with them.
 """
 
 from __future__ import annotations

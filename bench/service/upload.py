@@ -1,4 +1,4 @@
-"""Upload of N rows x 13 columns of CSV: seconds beside pyarrow's own reader, and peak memory.
+"""Upload of N rows x 13 columns of CSV: seconds, with pyarrow's own reader, and memory.
 
     .venv/bin/python -m bench.service.upload 1000000 10000000
 

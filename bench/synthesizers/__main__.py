@@ -1,14 +1,14 @@
-"""Halftone's model-based synthesizers beside those of other packages, on real tables.
+"""Halftone's model-based synthesizers compared with those of other packages, on real tables.
 
     python -m bench.synthesizers [--tables adult census_ma] [--epsilons 0.1 1 10] [--seeds 5]
         [--only NAME ...] [--in-process] [--capped] [--again] [--out bench/out/synthesizers]
 
 Every result is a line of `runs.jsonl` in the folder of `--out`, and is not made again when the
-bench is called again (`--again` makes it anew); `results.md` and one picture for each table are
+bench is called again (`--again` repeats it); `results.md` and one picture for each table are
 drawn from all lines there. `--only` takes groups (references, halftone, peers) and names.
 Tables of `mixed.py` (mixed types, people with many rows, public tables) are for `--in-process`.
 `--seeds 5 dpmm-aim=1` and `--epsilons 0.1 1 10 dpmm-aim=1` differ by implementation. What is
-measured, and how, is told in `docs/results/benchmarks.md`.
+measured, and how, is described in `docs/results/benchmarks.md`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _ANY_MEMORY = 2**62
 _LEAST_TIME_S = 1.0
 _MOST_TIME_S = 1e6
 _TIME_APART = 1.01
-"""Times are told to a hundredth."""
+"""Times are given to a hundredth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Caps:
 
     @property
     def settings(self) -> dict[str, str]:
-        """By which a server is told."""
+        """As settings of a server."""
         return {
             "HALFTONE_JOB_MEMORY_BYTES": str(self.memory_bytes),
             "HALFTONE_JOB_TIME_LIMIT_S": str(ceil(self.time_s)),
@@ -55,5 +55,5 @@ def _checked(synthesizer: str, table: CodedTable, loss: PrivacyLoss, time_s: flo
     """The memory that is forecast; None where the time would not do."""
     chosen = registry.builtin(synthesizer)
     limits = Limits(table.declared_rows, None, _ANY_MEMORY, time_s)
-    told = chosen.check(table.schema, table.unit, chosen.Params(), loss, None, limits)
-    return None if told.problems else told.memory_bytes
+    preflight = chosen.check(table.schema, table.unit, chosen.Params(), loss, None, limits)
+    return None if preflight.problems else preflight.memory_bytes

@@ -39,5 +39,5 @@ class Implementation(Protocol):
     def private(self) -> bool: ...
 
     def make(self, table: CodedTable, epsilon: str, seed: int) -> Made:
-        """Raises `RunFailed`. Privacy noise is not seeded: `seed` tells runs apart."""
+        """Raises `RunFailed`. Privacy noise is not seeded: `seed` only distinguishes runs."""
         ...

@@ -35,7 +35,7 @@ class InProcess:
         use = public_use(synthesizer)
         public = table.public if use != "no" else None
         if public is None and use == "required":
-            raise RunFailed("the table has no public one beside it")
+            raise RunFailed("the table comes with no public table")
         started = time.perf_counter()
         model = synthesizer.fit(session, synthesizer.Params(), public, seed, _silent)
         codes = model.sample(None, generator(seed)).codes

@@ -30,7 +30,7 @@ SCORED_TRIPLES = 5000
 
 QUANTILES = 20
 MOST_COUNTED_CELLS = 2**23
-"""Marginals of more cells are told apart by sorting the rows instead."""
+"""Marginals with more cells are compared by sorting the rows instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class PeakMemory:
     """Watches the one worker of a server; figures are largest resident sets, in bytes.
 
     They are the kernel's own record, so only what a process grew in the last twentieth of a second
-    before its end can be missed. `child_bytes` is that of the largest child: beside the one that
+    before its end can be missed. `child_bytes` is that of the largest child: next to the one that
     runs a release another waits for the next. `total_bytes` adds the worker's to it, as if the two
     peaks fell together and no page were shared: no less than was needed. Linux only.
     """

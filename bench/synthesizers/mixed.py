@@ -28,16 +28,17 @@ MOST_CODES = 64
 
 
 def declared(
-    name: str, dictionary: str, path: str, mended: Callable[[bytes], bytes] = bytes
+    name: str, dictionary: str, path: str, corrected: Callable[[bytes], bytes] = bytes
 ) -> CodedTable:
-    """A file as the service reads it, once mended. Columns whose values would be found are left
-    out.
+    """A file as the service reads it, after its known faults are corrected.
+
+    Columns whose values would be found are left out.
     """
     spec = json.loads((DICTIONARIES / f"{dictionary}.json").read_text())
     fields = [field for field in spec["schema"]["fields"] if field.get("values") is None]
     wire = {**spec["schema"], "fields": fields}
     schema, unit = Schema.parse(wire), PrivacyUnit.parse(spec["unit"])
-    stream = io.BytesIO(mended((DATA / path).read_bytes()))
+    stream = io.BytesIO(corrected((DATA / path).read_bytes()))
     reader = open_table(stream, FileOptions.parse(spec.get("file", {}), LONGEST_FILE))
     encoder = Encoder(schema, unit, reader.layout)
     blocks = [encoder.encode(block) for block in reader]
@@ -62,7 +63,7 @@ def unwrapped(file: bytes) -> bytes:
 
 
 def taxi(public: str | None = None) -> CodedTable:
-    """Trips of 2022, `max_rows` 200, beside the public table of that name."""
+    """Trips of 2022, `max_rows` 200, with the public table of that name."""
     schema = sprint3_schema()
     real = trips("private_2022", schema)
     beside = None if public is None else trips(public, schema).as_public()

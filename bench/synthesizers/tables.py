@@ -21,7 +21,7 @@ NOT_APPLICABLE = "N"
 ADULT_NUMERIC = ("age", "fnlwgt", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_ORDERED = (*ADULT_NUMERIC, "education-num")
 CENSUS_LEFT_OUT = "INDP"
-"""233 industries, told more coarsely by INDP_CAT."""
+"""233 industries; INDP_CAT has them in coarser groups."""
 CENSUS_CUT = ("PINCP", "POVPIP", "PWGTP", "WGTP")
 OLDEST = 94
 WIDE_ORDERED = (

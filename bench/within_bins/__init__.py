@@ -1,1 +1,1 @@
-"""What counting pieces of bought bins is worth."""
+"""What counting sub-bins of private bins gains."""

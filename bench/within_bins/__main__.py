@@ -1,10 +1,10 @@
-"""How near numbers and dates in bought bins come to the real ones, with pieces counted or not.
+"""How close numbers and dates in private bins are to the real ones, with or without sub-bins.
 
     python -m bench.within_bins [--epsilon 0.5 1 10] [--pieces 1 8 16] [--systems independent swift]
 
 `fnlwgt` and `capital_gain` of Adult (raw; public ranges to 2 and 1 million, 0 special) and the
 day of Baltimore's incidents (public range 2000 to 2030), at (epsilon, 1e-6), each row a unit. A
-line tells, over several releases with their standard error: the total variation distance of the
+line shows, over several releases with their standard error: the total variation distance of the
 real column from half a million synthetic rows over 200 cells that hold equal numbers of real rows;
 and the Wasserstein distance of the two as a share of the standard deviation of the real column.
 """
@@ -36,11 +36,11 @@ Codes = Mapping[str, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Real:
-    """A table, and its columns whose bins are bought."""
+    """A table, and its columns with private bins."""
 
     schema: Schema
     codes: Codes
-    bought: tuple[str, ...]
+    binned: tuple[str, ...]
 
 
 def adult() -> Real:
@@ -125,7 +125,7 @@ def _arguments() -> argparse.Namespace:
 
 def _lines(real: Real, system: str, epsilon: float, pieces: int, runs: int) -> Iterator[str]:
     found = np.array([_distances(real, system, epsilon, pieces) for _ in range(runs)])
-    for place, name in enumerate(real.bought):
+    for place, name in enumerate(real.binned):
         told = (with_error(values, ".4f", ".4f") for values in found[:, place].T)
         cut = "none" if pieces == 1 else str(pieces)
         yield f"| `{name}` | `{system}` | {epsilon:g} | {cut} | {' | '.join(told)} |"
@@ -135,7 +135,7 @@ def _distances(real: Real, system: str, epsilon: float, pieces: int) -> list[tup
     guarantee = Guarantee(epsilon=round(epsilon * 10**12), delta=10**12)
     model = fitted(system, {"within_bins": pieces}, real.codes, real.schema, ROW, guarantee)
     made: Codes = model.sample(ROWS, sampling(0)).codes
-    return [_apart(real.codes[name], made[name]) for name in real.bought]
+    return [_apart(real.codes[name], made[name]) for name in real.binned]
 
 
 def _apart(real: NDArray[np.int64], made: NDArray[np.int64]) -> tuple[float, float]:

@@ -121,7 +121,7 @@ class NotAllowed(RequestRefused):
 
 
 class NotFound(RequestRefused):
-    """It does not exist, or it is not yours; the service does not tell which."""
+    """It does not exist, or it is not yours; the service does not say which."""
 
 
 class Conflict(RequestRefused):

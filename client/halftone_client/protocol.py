@@ -117,7 +117,10 @@ class Retry:
     longest_pause_s: float = 30.0
 
     def pause_s(self, attempt: int, asked_s: float | None) -> float:
-        """After attempt `attempt` (from 1): what the service asked, else doubling, with jitter."""
+        """Seconds to wait after attempt `attempt` (from 1).
+
+        As long as the service says, otherwise doubled each time, with jitter.
+        """
         if asked_s is not None:
             return asked_s
         backoff = min(self.first_pause_s * 2 ** (attempt - 1), self.longest_pause_s)
@@ -126,7 +129,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Service:
-    """Where the service is and how to speak to it. The key stays out of its `repr`."""
+    """Where the service is and how to call it. The key stays out of its `repr`."""
 
     base_url: str
     key: str

@@ -19,7 +19,7 @@ def amounts(values: Mapping[str, Amount | None]) -> dict[str, str]:
 
 
 def amount(value: Amount) -> str:
-    """Decimal text of one amount: `1e-6` is sent as written, not as its binary neighbour."""
+    """Decimal text of one amount: `1e-6` is sent as written, not as the nearest binary number."""
     if isinstance(value, bool):
         raise TypeError("an amount is a number or decimal text, not a truth value")
     return repr(float(value)) if isinstance(value, float) else str(value)

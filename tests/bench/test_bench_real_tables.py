@@ -13,7 +13,7 @@ from app.engine.importers import import_nist_dictionary
 from app.engine.schema import Schema
 from bench.real_tables import census_dictionary, undeclared
 from bench.real_tables.purchases import Households, bounded, dealt_at_random
-from bench.real_tables.undeclared import Bought, bought, discovered, quantiles, rank_error
+from bench.real_tables.undeclared import Step, discovered, first_steps, quantiles, rank_error
 
 
 def mechanism(question: int, name: str, *columns: list[str], **loss: str) -> dict[str, Any]:
@@ -47,13 +47,13 @@ CERTIFICATE = {
 }
 
 
-def test_what_is_bought_is_asked_of_a_column_alone_before_all_columns_are_counted() -> None:
-    assert bought(CERTIFICATE, ["area", "fare"]) == [
-        Bought("area", "discovery of values with threshold 55", 1, Decimal("0.1"), Decimal("1e-7")),
-        Bought("fare", "histogram", 1, Decimal("0.01"), Decimal(0)),
-        Bought("fare", "quantile", 2, Decimal("0.04"), Decimal(0)),
+def test_first_steps_are_questions_about_one_column_before_all_columns_are_counted() -> None:
+    assert first_steps(CERTIFICATE, ["area", "fare"]) == [
+        Step("area", "discovery of values with threshold 55", 1, Decimal("0.1"), Decimal("1e-7")),
+        Step("fare", "histogram", 1, Decimal("0.01"), Decimal(0)),
+        Step("fare", "quantile", 2, Decimal("0.04"), Decimal(0)),
     ]
-    assert [each.column for each in bought(CERTIFICATE, ["area"])] == ["area"]
+    assert [each.column for each in first_steps(CERTIFICATE, ["area"])] == ["area"]
 
 
 def test_found_values_and_quantiles_are_among_the_measurements() -> None:

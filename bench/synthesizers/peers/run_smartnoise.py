@@ -19,7 +19,7 @@ METHODS = {"AIM": AIMSynthesizer, "MST": MSTSynthesizer}
 
 
 def transformer(cells: dict[str, int]) -> TableTransformer:
-    """Codes to themselves, told of every declared one by rows that hold each."""
+    """Maps codes to themselves; rows that hold every declared code make all of them known."""
     every = range(max(cells.values()))
     domain = pd.DataFrame(
         {name: [min(code, size - 1) for code in every] for name, size in cells.items()}

@@ -11,7 +11,7 @@ from halftone_client.records import QualityReport, id_of
 
 def report(service: Service, release: ReleaseRef) -> Flow[QualityReport]:
     """The report as it is now: `["public"]` for everyone who sees the release, `["exact"]` for
-    the dataset's custodian alone, once it was made (None until then, and for everyone else)."""
+    the dataset's custodian alone, once it exists (None until then, and for everyone else)."""
     return QualityReport((yield from service.get(_path(release))))
 
 

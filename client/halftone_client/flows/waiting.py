@@ -25,7 +25,7 @@ def wait(
     timeout_s: float | None = None,
     progress: bool | Report = True,
 ) -> Flow[J]:
-    """Wait until a dataset is ready, or a release or sample has succeeded; returns it anew.
+    """Wait until a dataset is ready, or a release or sample has succeeded; returns its last state.
 
     With nothing but an id in hand, fetch the record first: `wait(get_release("rl_..."))`.
     `progress` draws a bar on a terminal, or is called with (fraction, stage). Raises

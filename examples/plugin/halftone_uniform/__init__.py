@@ -35,7 +35,7 @@ class UniformParams(Params):
 
 @dataclass(frozen=True)
 class UniformModel:
-    """The noisy number of rows beside what is public anyway."""
+    """The noisy number of rows, and facts that are public anyway."""
 
     schema: Schema
     unit: PrivacyUnit
