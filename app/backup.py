@@ -12,8 +12,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from app import integrity
 from app.database import Database
+from app.integrity import store
 
 
 class BackupExists(FileExistsError):
@@ -41,7 +41,7 @@ def back_up(database: Database, target: Path) -> int:
     try:
         _copy(database, partial)
         with opened(partial) as session:
-            found = list(integrity.problems(session))
+            found = list(store.problems(session))
         if found:
             raise BackupBroken(found)
         size_bytes = partial.stat().st_size

@@ -14,11 +14,13 @@ from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from app import backup, integrity
+from app import backup
 from app.database import Database, format_time
 from app.datasets.models import DatasetRow
 from app.engine.adapters import virtualenvs
 from app.engine.adapters.libraries import LIBRARIES
+from app.integrity import store
+from app.integrity.ledgers import verify_all
 from app.ledger import repository as ledgers
 from app.ledger.export import NotAnExport, export_lines, verify_export
 from app.ledger.verification import Verification
@@ -177,10 +179,10 @@ def _verify(parsed: argparse.Namespace) -> int:
         with parsed.file.open(encoding="utf-8") as lines:
             return _report(verify_export(lines))
     with _store() as database, database.read() as session:
-        outcome = _report(integrity.verify_ledgers(session))
-        checks = [integrity.release_problems(session)]
+        outcome = _report(verify_all(session))
+        checks = [store.release_problems(session)]
         if not parsed.ledgers_only:
-            checks += [integrity.file_problems(session), integrity.chunk_problems(session)]
+            checks += [store.file_problems(session), store.chunk_problems(session)]
         for problem in (problem for check in checks for problem in check):
             print(problem)
             outcome = FOUND_PROBLEMS

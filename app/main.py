@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from app import migrate
 from app.database import Database
-from app.datasets.service import finish_interrupted
+from app.erasure import finish_interrupted
 from app.releases.catalogue import Catalogue
 from app.routers import (
     datasets,

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 
 from app.database import Database
+from app.integrity.startup import hold_ledgers_against_accounts
 from app.jobs.housekeeping import Housekeeping
 from app.jobs.memory import close_memory
 from app.jobs.pool import WorkerPool
 from app.jobs.subjects import OUTCOMES
-from app.ledger.startup import hold_ledgers_against_accounts
 from app.settings import Settings
 
 

@@ -20,7 +20,7 @@ from app.engine.privacy.loss import (
     Guarantee,
     to_units,
 )
-from app.ledger import service
+from app.ledger import accounts, admission
 from app.ledger.models import AccountRow, GrantRow
 from app.security.models import PrincipalRow
 
@@ -125,8 +125,8 @@ class Books:
         release_id: str | None = None,
         approximate_delta: int = 0,
         detail: dict[str, Any] | None = None,
-    ) -> service.Admission:
-        return service.admit(
+    ) -> admission.Admission:
+        return admission.admit(
             session,
             account=self.account(session),
             grant=grant,
@@ -150,7 +150,7 @@ def open_books(
     with database.write() as session:
         owner = add_principal(session, custodian=True)
         dataset_id = new_id("ds")
-        account = service.open_account(
+        account = accounts.open_account(
             session,
             owner_id=owner.id,
             dataset_id=dataset_id,

@@ -29,7 +29,7 @@ from app.jobs.executors import executors
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.jobs.worker import Worker
-from app.ledger import service as ledger
+from app.ledger import accounts
 from app.ledger.models import GrantRow
 from app.main import create_app
 from app.queue import jobs
@@ -156,7 +156,7 @@ class World:
         """A private dataset whose data are said to be there (a test hands the rows to `run`)."""
         dataset_id, owner = new_id("ds"), self.principal_id("custodian")
         with self.database.write() as session:
-            account = ledger.open_account(
+            account = accounts.open_account(
                 session,
                 owner_id=owner,
                 dataset_id=dataset_id,

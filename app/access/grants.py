@@ -10,12 +10,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access import repository
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import AccountRow, GrantRow
 from app.problems import Conflict, Invalid, NotFound
-from app.security import audit, repository
+from app.security import audit
+from app.security import repository as principals
 from app.security.principals import Principal
 
 
@@ -121,7 +123,7 @@ def _expect_active(row: GrantRow) -> None:
 
 
 def _expect_analyst(session: Session, actor: Principal, principal_id: str) -> None:
-    found = repository.principal(session, principal_id)
+    found = principals.principal(session, principal_id)
     if found is None or not found.is_analyst or found.state != "active":
         raise Invalid.at(
             "/principal_id",

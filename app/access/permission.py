@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from app.access import repository
 from app.datasets.models import DatasetRow
 from app.ledger.models import AccountRow, GrantRow
 from app.problems import Forbidden, NotFound
-from app.security import repository
 from app.security.principals import Principal
 
 

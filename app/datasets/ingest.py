@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -55,13 +55,17 @@ class _Plan:
     room_bytes: int
 
 
-def run(job: JobContext) -> None:
+UsedBytes = Callable[[Session, str], int]
+"""How much a principal stores, given the principal's id; samples count too."""
+
+
+def run(job: JobContext, used_bytes: UsedBytes) -> None:
     """Encode and store the staged upload of `job.dataset_id`; ends as ready or rejected.
 
     Raises `JobInterrupted` if the run must stop. Running it again is safe at any point.
     """
     try:
-        _Ingest(job).run()
+        _Ingest(job, used_bytes).run()
     except Superseded:
         log.info("ingest of %s is not waited for any more", job.dataset_id)
 
@@ -84,8 +88,9 @@ def failed(session: Session, dataset_id: str) -> None:
 
 
 class _Ingest:
-    def __init__(self, job: JobContext) -> None:
+    def __init__(self, job: JobContext, used_bytes: UsedBytes) -> None:
         self._job = job
+        self._used_bytes = used_bytes
         self._blobs = BlobStore(job.database)
         self._staging = StagingArea(job.settings)
         self._dataset_id = job.dataset_id
@@ -119,8 +124,7 @@ class _Ingest:
             assert row.staged is not None
             row.wrapped_key = keyring.new_key(row.id)
             options = FileOptions.parse(row.file_options, settings.max_upload_bytes)
-            used = stored_bytes(session, repository.collections_of(session, row.owner_id))
-            used -= stored_bytes(session, [row.id])
+            used = self._used_bytes(session, row.owner_id) - stored_bytes(session, [row.id])
             return _Plan(
                 schema=Schema.parse(row.schema),
                 unit=PrivacyUnit.parse(row.unit),

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.datasets import repository
 from app.datasets.models import DatasetRow
-from app.ledger import service as ledger
+from app.ledger.accounts import has_charges
 from app.security import audit
 from app.storage.models import SecretRow
 
@@ -59,7 +59,7 @@ def recognise(session: Session, dataset: DatasetRow, content_hmac: str) -> list[
         return []
     for rival in rivals:
         assert rival.account_id is not None
-        if ledger.has_charges(session, rival.account_id):
+        if has_charges(session, rival.account_id):
             raise _charged_already(rival)
     for rival in rivals:
         _close(session, rival, dataset)

@@ -1,28 +1,23 @@
-"""Use-cases of datasets: declare, receive data, rename, erase."""
+"""Use-cases of datasets: declare one, receive its data, rename it."""
 
 from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from app.access import permission
-from app.database import Database, new_id, now
+from app.database import new_id, now
 from app.datasets import repository
 from app.datasets.draft import BudgetTerms, DatasetDraft
 from app.datasets.models import DatasetRow
-from app.datasets.staging import StagedFile, StagingArea
+from app.datasets.staging import StagedFile
 from app.engine.privacy.loss import Accountant
 from app.engine.schema import PrivacyUnit
-from app.ledger import service as ledger
+from app.ledger import accounts
 from app.ledger.models import AccountRow
-from app.problems import Conflict, Invalid, TooLarge
+from app.problems import Conflict, Invalid
 from app.queue import jobs
-from app.releases import service as releases
-from app.reports import service as reports
 from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
-from app.storage.blobs import BlobStore, stored_bytes
-from app.storage.reclaim import reclaim
 
 RECEIVING = ("awaiting_data", "rejected")
 
@@ -68,104 +63,34 @@ def create(
     return row
 
 
-def check_receiving(session: Session, principal: Principal, dataset_id: str) -> DatasetRow:
-    """The dataset, if it takes data now. Raises `NotFound`, `Forbidden` or `Conflict`."""
-    row = permission.own_dataset(session, principal, dataset_id)
+def check_receiving(row: DatasetRow) -> None:
+    """Raise `Conflict` unless the dataset takes data now."""
     if row.state not in RECEIVING:
         raise Conflict(
             f"The dataset is {row.state}; it takes data only while it is awaiting_data or"
             " rejected. Create another dataset for other data."
         )
-    return row
-
-
-def check_room(session: Session, principal: Principal, settings: Settings) -> None:
-    """Raise `TooLarge` if the principal's tables and samples take all that is allowed."""
-    used = stored_bytes(session, repository.collections_of(session, principal.id))
-    if used >= settings.max_stored_bytes:
-        raise TooLarge(
-            f"Your stored tables and samples take {settings.max_stored_bytes} bytes, the most"
-            " allowed. Erase datasets or samples that are not needed."
-        )
 
 
 def receive(
     session: Session,
-    principal: Principal,
-    dataset_id: str,
+    row: DatasetRow,
     staged: StagedFile,
     settings: Settings,
     file_format: str | None = None,
-) -> DatasetRow:
-    """Queue the ingest of an upload for a dataset that takes data.
+) -> None:
+    """Queue the ingest of an upload. Raises `Conflict` unless the dataset takes data now.
 
     `file_format` overrules what was declared about the file.
     """
-    row = check_receiving(session, principal, dataset_id)
+    check_receiving(row)
     if file_format is not None:
         row.file_options = {**row.file_options, "format": file_format}
     _start_ingest(session, row, staged, settings)
-    return row
 
 
-def rename(session: Session, principal: Principal, dataset_id: str, name: str) -> DatasetRow:
-    row = permission.own_dataset(session, principal, dataset_id)
+def rename(row: DatasetRow, name: str) -> None:
     row.name = name
-    return row
-
-
-def erase(
-    session: Session, principal: Principal, dataset_id: str, *, with_releases: bool
-) -> list[str]:
-    """End the dataset: its jobs are stopped, its key and private facts go at once.
-
-    Returns the blob collections that are to be dropped after the commit, by `purge`.
-    Account, ledger and the keyed content digest stay. Erasing again is harmless.
-    """
-    row = permission.own_dataset(session, principal, dataset_id)
-    jobs.cancel(session, row.id)
-    releases.cancel_all(session, row.id, principal.id)
-    reports.forget(session, row.id)
-    releases.forget_causes(session, row.id)
-    doomed = [row.id]
-    if with_releases:
-        doomed += releases.purge(session, row.id)
-    if row.state != "erased":
-        row.state, row.erased_at = "erased", now()
-        audit.record(
-            session,
-            principal_id=principal.id,
-            action="dataset.erase",
-            subject=row.id,
-            detail={"releases": with_releases},
-        )
-    row.staged, row.wrapped_key, row.rows, row.ingest_report = None, None, None, None
-    return doomed
-
-
-def purge(database: Database, settings: Settings, collections: list[str]) -> None:
-    """Drop blobs and staged files for good; call after the erasing transaction committed."""
-    for collection in collections:
-        BlobStore(database).delete(collection)
-    sweep_staging(database, settings)
-    reclaim(database)
-
-
-def sweep_staging(database: Database, settings: Settings) -> None:
-    def wanted() -> set[str]:
-        with database.read() as session:
-            return repository.staged_names(session)
-
-    StagingArea(settings).sweep(wanted)
-
-
-def finish_interrupted(database: Database, settings: Settings) -> None:
-    """At start-up: drop staged files and chunks that a stopped process left behind."""
-    sweep_staging(database, settings)
-    with database.read() as session:
-        leftovers = repository.leftovers(session)
-    if leftovers:
-        purge(database, settings, leftovers)
 
 
 def _start_ingest(
@@ -185,14 +110,16 @@ def _account(
     if draft.joins is None:
         return None
     account = _joinable(session, principal, draft.joins, draft.unit)
-    ledger.join_account(session, account=account, dataset_id=dataset_id, principal_id=principal.id)
+    accounts.join_account(
+        session, account=account, dataset_id=dataset_id, principal_id=principal.id
+    )
     return account.id
 
 
 def _opened(
     session: Session, principal: Principal, terms: BudgetTerms, unit: PrivacyUnit, dataset_id: str
 ) -> AccountRow:
-    return ledger.open_account(
+    return accounts.open_account(
         session,
         owner_id=principal.id,
         dataset_id=dataset_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from app import quota
 from app.datasets import ingest
 from app.jobs import fit, report, sample
 from app.jobs.run import Execute
@@ -14,7 +15,7 @@ from app.sandbox.child import ChildHost
 def executors(host: ChildHost) -> Mapping[str, Execute]:
     """Executors by kind; a kind that nothing queues has none."""
     return {
-        "ingest": ingest.run,
+        "ingest": partial(ingest.run, used_bytes=quota.used_bytes),
         "fit": partial(fit.run, host=host),
         "sample": partial(sample.run, host=host),
         "report": partial(report.run, host=host),

@@ -25,8 +25,8 @@ from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 from app.jobs.sampling import store_sample
+from app.ledger.entries import ledger_hash
 from app.ledger.schemas import GuaranteeIn
-from app.ledger.service import ledger_hash
 from app.queue.context import JobContext
 from app.releases import repository, samples
 from app.releases import service as releases

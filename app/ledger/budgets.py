@@ -7,8 +7,6 @@ from decimal import Decimal
 
 from sqlalchemy.orm import Session
 
-from app.access.permission import Access
-from app.datasets.models import DatasetRow
 from app.engine.privacy.accounting import epsilon_for
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import repository
@@ -16,9 +14,8 @@ from app.ledger.accounts import Budget
 from app.ledger.entries import AccountSuspended, append
 from app.ledger.models import AccountRow
 from app.ledger.repository import Position
-from app.problems import Conflict, FieldError, NotFound
+from app.problems import Conflict, FieldError
 from app.security import audit
-from app.security.principals import Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +51,15 @@ class BudgetView:
     allowance: Position | None
 
 
-def account_of(session: Session, dataset: DatasetRow) -> AccountRow:
-    """The account that the dataset draws on. `NotFound` for a public dataset, which has none."""
-    account = repository.account(session, dataset.account_id) if dataset.account_id else None
-    if account is None:
-        raise NotFound("A public dataset has neither budget nor ledger.")
-    return account
-
-
-def view(session: Session, access: Access) -> BudgetView:
-    """The budget behind a dataset, as far as this access shows it."""
-    account = account_of(session, access.dataset)
+def view(
+    session: Session, account: AccountRow, *, shows_totals: bool, grant_id: str | None
+) -> BudgetView:
+    """The budget as it stands: its totals, what a grant leaves of it, or both."""
     return BudgetView(
         Accountant(account.accountant),
         not account.suspended,
-        _totals(session, account) if access.shows_budget else None,
-        None if access.grant is None else repository.grant_position(session, access.grant.id),
+        _totals(session, account) if shows_totals else None,
+        None if grant_id is None else repository.grant_position(session, grant_id),
     )
 
 
@@ -107,9 +97,10 @@ def _epsilon_spent(account: AccountRow) -> int:
 
 def change(
     session: Session,
-    principal: Principal,
-    dataset: DatasetRow,
+    account: AccountRow,
     *,
+    dataset_id: str,
+    principal_id: str,
     epsilon: Decimal,
     delta: Decimal | None,
     delta_for_approximate: Decimal | None,
@@ -120,7 +111,6 @@ def change(
     What is None stays as it is. Raises `Invalid` for a budget that gives no cap, `Conflict`
     if it would not cover what is spent.
     """
-    account = account_of(session, dataset)
     budget = Budget.declared(
         epsilon,
         Decimal(account.budget_delta).scaleb(-18) if delta is None else delta,
@@ -149,15 +139,15 @@ def change(
         head,
         kind="budget",
         amount=cap,
-        dataset_id=dataset.id,
-        principal_id=principal.id,
+        dataset_id=dataset_id,
+        principal_id=principal_id,
         detail=detail,
     )
     audit.record(
         session,
-        principal_id=principal.id,
+        principal_id=principal_id,
         action="budget.changed",
-        subject=dataset.id,
+        subject=dataset_id,
         detail=detail,
     )
     session.expire(account)

@@ -23,7 +23,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app.database import rowcount
-from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Charge
 from app.ledger.chain import FIELDS, Entry, Link
 from app.ledger.models import AccountRow, GrantRow, LedgerRow
@@ -364,20 +363,6 @@ def links(session: Session, account_id: str) -> Iterator[Link]:
         if not isinstance(detail, dict):
             raise ValueError("the detail is no object")
         yield Link(Entry(**facts, detail=detail), previous_hash, own_hash)
-
-
-def datasets_of(session: Session, account_id: str) -> list[str]:
-    return list(session.scalars(select(DatasetRow.id).where(DatasetRow.account_id == account_id)))
-
-
-def grants_of(session: Session, account_id: str) -> list[tuple[str, int, int]]:
-    """(id, spent_primary, spent_delta) of every grant on the account's datasets."""
-    rows = session.execute(
-        select(GrantRow.id, GrantRow.spent_primary, GrantRow.spent_delta)
-        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
-        .where(DatasetRow.account_id == account_id)
-    )
-    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def unbalanced(session: Session) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from app.access.permission import Access
 from app.amounts import Amount
 from app.database import format_time
 from app.engine.privacy.loss import (
@@ -277,12 +276,14 @@ class VerificationOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, found: Verification, access: Access) -> VerificationOut:
+    def of(
+        cls, found: Verification, *, shows_totals: bool, shows_problems: bool
+    ) -> VerificationOut:
         return cls(
             ok=found.ok,
-            entries=found.entries if access.shows_budget else None,
-            head_hash=found.head_hash if access.shows_budget else None,
-            problems=list(found.problems) if access.role == "custodian" else None,
+            entries=found.entries if shows_totals else None,
+            head_hash=found.head_hash if shows_totals else None,
+            problems=list(found.problems) if shows_problems else None,
         )
 
 

@@ -56,6 +56,17 @@ class Verification:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Who draws on an account, as stored outside its ledger.
+
+    `spent_by_grant` gives (primary, delta) for each grant on the account's datasets.
+    """
+
+    datasets: Collection[str]
+    spent_by_grant: Mapping[str, tuple[int, int]]
+
+
 class ChainCheck:
     """Walks a chain once, entry by entry, and adds up what the account should say."""
 
@@ -223,8 +234,11 @@ def verify_chain(account: AccountFacts, links: Iterable[Link]) -> Verification:
     return check.result(account.id)
 
 
-def verify(session: Session, account_id: str) -> Verification:
-    """Verify a ledger in the store, its grants and datasets included."""
+def verify(session: Session, account_id: str, users: Users) -> Verification:
+    """Verify a ledger in the store, and what the rest of the store says of its users.
+
+    Raises `LookupError` where there is no such account.
+    """
     account = repository.account(session, account_id)
     if account is None:
         raise LookupError(account_id)
@@ -232,20 +246,9 @@ def verify(session: Session, account_id: str) -> Verification:
     check = ChainCheck()
     _walk(check, repository.links(session, account_id))
     check.hold_against(AccountFacts.of(account))
-    check.hold_against_datasets(repository.datasets_of(session, account_id))
-    check.hold_against_grants(
-        {
-            grant: (primary, delta)
-            for grant, primary, delta in repository.grants_of(session, account_id)
-        }
-    )
+    check.hold_against_datasets(users.datasets)
+    check.hold_against_grants(users.spent_by_grant)
     return check.result(account_id)
-
-
-def verify_all(session: Session) -> tuple[Verification, ...]:
-    """The accounts whose ledger is not whole. Reads every entry, so not for each request."""
-    found = (verify(session, account_id) for account_id in repository.account_ids(session))
-    return tuple(one for one in found if not one.ok)
 
 
 def unbalanced_accounts(session: Session) -> list[str]:

@@ -10,7 +10,7 @@ from app.access.permission import Access, open_dataset, renewed
 from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, claim, find_replay
-from app.ledger import service as ledger
+from app.ledger import admission as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
 from app.queue import jobs

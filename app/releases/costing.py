@@ -28,7 +28,7 @@ from app.engine.method.base import Limits, Preflight, Problem, PublicFacts, publ
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
-from app.ledger import service as ledger
+from app.ledger import admission
 from app.ledger.models import AccountRow
 from app.problems import Conflict, FieldError, Invalid, NotFound
 from app.releases import samples
@@ -274,9 +274,9 @@ def _public_problems(
         raise _no_public_dataset() from None
 
 
-def preview(session: Session, access: Access, terms: Terms) -> ledger.Preview:
+def preview(session: Session, access: Access, terms: Terms) -> admission.Preview:
     """What the budget would say to these terms; nothing is charged."""
-    return ledger.preview(
+    return admission.preview(
         session,
         account=accepting(access),
         grant=access.grant,

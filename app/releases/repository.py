@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
 from app.ledger.models import AccountRow
+from app.pages import Place, created_after
 from app.queue.models import JobRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
@@ -38,9 +39,6 @@ _sample_bytes = (
 )
 
 ACTIVE = ("queued", "running", "cancelling")
-
-Place = tuple[datetime, str]
-"""Where a page ends: creation time and id of its last row."""
 
 
 def add(session: Session, release: ReleaseRow) -> None:
@@ -163,9 +161,7 @@ def page_of_samples(
         SampleRow.release_id == release_id, SampleRow.state != "deleted"
     )
     if after is not None:
-        moment, last_id = after
-        newer = and_(SampleRow.created_at == moment, SampleRow.id > last_id)
-        query = query.where(or_(SampleRow.created_at > moment, newer))
+        query = query.where(created_after(SampleRow, after))
     return list(session.scalars(query.order_by(SampleRow.created_at, SampleRow.id).limit(limit)))
 
 

@@ -14,6 +14,7 @@ from app.engine.catalog.registry import UnknownSynthesizer
 from app.engine.columns.resources import table_bytes
 from app.engine.method.base import Limits
 from app.idempotency import Attempt, find_replay, remember
+from app.pages import Place
 from app.problems import Conflict, Invalid, NotReady
 from app.releases import repository, results, samples, service
 from app.releases.dictionaries import dictionary_of
@@ -59,9 +60,7 @@ def request(
     return Accepted(sample.id, replayed=False)
 
 
-def page(
-    session: Session, release: ReleaseRow, after: repository.Place | None, limit: int
-) -> list[SampleRow]:
+def page(session: Session, release: ReleaseRow, after: Place | None, limit: int) -> list[SampleRow]:
     return repository.page_of_samples(session, release.id, after, limit)
 
 

@@ -18,7 +18,8 @@ from app.datasets.models import DatasetRow
 from app.engine.method.base import ExpectedError
 from app.engine.privacy.loss import Charge
 from app.engine.sandbox.protocol import expected_error_to_json
-from app.ledger import service as ledger
+from app.ledger import admission
+from app.ledger.entries import AccountSuspended
 from app.problems import Conflict, NotFound
 from app.queue import jobs
 from app.releases import events, repository, samples
@@ -150,7 +151,7 @@ def _given_back(session: Session, release: ReleaseRow, principal_id: str) -> boo
     Nothing is booked on those, but a release is stopped and a dataset erased all the same.
     """
     try:
-        ledger.refund(
+        admission.refund(
             session,
             account_id=release.account_id,
             grant_id=release.grant_id,
@@ -159,7 +160,7 @@ def _given_back(session: Session, release: ReleaseRow, principal_id: str) -> boo
             principal_id=principal_id,
             charge=Charge(release.charge_primary, release.charge_delta),
         )
-    except ledger.AccountSuspended:
+    except AccountSuspended:
         return False
     return True
 

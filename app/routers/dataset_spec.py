@@ -14,7 +14,7 @@ from app.engine.constraints.feasibility import check_feasible
 from app.engine.files import FileOptions
 from app.engine.privacy.loss import Accountant
 from app.engine.schema import Column, FieldProblem, PrivacyUnit, Schema, SchemaError
-from app.ledger.service import Budget
+from app.ledger.accounts import Budget
 from app.problems import FieldError, Invalid
 from app.routers.errors import field_errors
 from app.settings import Settings

@@ -11,9 +11,11 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from app.access import permission
+from app import erasure, quota
+from app.access import permission, views
+from app.access import repository as accesses
 from app.database import Database
-from app.datasets import proposals, repository, service, views
+from app.datasets import proposals, repository, service
 from app.datasets.dictionary_form import DICTIONARY
 from app.datasets.draft import DatasetDraft
 from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut, ProposalOut
@@ -160,7 +162,11 @@ async def upload_data(
             staged = await uploads.receive_raw(request, writer, settings.max_upload_bytes)
             await writes.run(
                 lambda session: service.receive(
-                    session, principal, dataset_id, staged, settings, file_format
+                    session,
+                    permission.own_dataset(session, principal, dataset_id),
+                    staged,
+                    settings,
+                    file_format,
                 ),
                 lambda _: writer.keep(),
             )
@@ -172,7 +178,7 @@ async def upload_data(
 @router.get("/datasets", operation_id="list_datasets", summary="List datasets")
 def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> Page[DatasetOut]:
     """Own ones, granted ones and public ones; newest first."""
-    rows = repository.visible(session, principal, page.after_moment, page.fetch)
+    rows = accesses.visible(session, principal, page.after_moment, page.fetch)
     shown, following = page.cut(rows, by_creation)
     items = [views.dataset(session, principal, row) for row in shown]
     return Page(items=items, next=following)
@@ -199,7 +205,8 @@ def rename_dataset(
     dataset_id: DatasetId, form: DatasetPatch, principal: Caller, session: WriteSession
 ) -> DatasetOut:
     """The name alone can be changed: what is public about the table never is."""
-    row = service.rename(session, principal, dataset_id, form.name)
+    row = permission.own_dataset(session, principal, dataset_id)
+    service.rename(row, form.name)
     return views.dataset(session, principal, row)
 
 
@@ -223,10 +230,10 @@ async def erase_dataset(
     """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
     and so do released samples and measurements, unless `releases=true`."""
     doomed = await writes.run(
-        lambda session: service.erase(session, principal, dataset_id, with_releases=with_releases),
+        lambda session: erasure.erase(session, principal, dataset_id, with_releases=with_releases),
     )
     # A thread of its own: it waits for the store, and must not hold one that writers need.
-    await to_thread.run_sync(service.purge, database, settings, doomed, limiter=CapacityLimiter(1))
+    await to_thread.run_sync(erasure.purge, database, settings, doomed, limiter=CapacityLimiter(1))
     return await _shown(database, principal, dataset_id)
 
 
@@ -355,14 +362,14 @@ def _check_receiving(
     database: Database, principal: Principal, dataset_id: str, settings: Settings
 ) -> None:
     with database.read() as session:
-        service.check_receiving(session, principal, dataset_id)
-        service.check_room(session, principal, settings)
+        service.check_receiving(permission.own_dataset(session, principal, dataset_id))
+        quota.check_upload(session, principal.id, settings)
 
 
 async def _check_room(database: Database, principal: Principal, settings: Settings) -> None:
     def check() -> None:
         with database.read() as session:
-            service.check_room(session, principal, settings)
+            quota.check_upload(session, principal.id, settings)
 
     await to_thread.run_sync(check)
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.access import grants
+from app.access import grants, repository
 from app.access.permission import own_dataset
+from app.access.schemas import GrantIn, GrantOut, GrantTermsIn
 from app.idempotency import Attempt, find_replay, remember
 from app.routers.dependencies import Caller, ReadSession, WriteSession, attempt_of
 from app.routers.description import refusing
@@ -15,8 +16,6 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, GrantId
 from app.routers.wire import ExactRoute
-from app.security import repository
-from app.security.schemas import GrantIn, GrantOut, GrantTermsIn
 
 router = APIRouter(prefix="/v1", tags=["grants"], route_class=ExactRoute)
 

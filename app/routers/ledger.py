@@ -7,9 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from app.access import permission as accesses
+from app.access import permission, reading
 from app.engine.privacy.loss import Accountant
-from app.ledger import budgets, reading
+from app.integrity import ledgers
+from app.ledger import budgets
 from app.ledger.schemas import BudgetChangeIn, BudgetOut, LedgerLine, VerificationOut
 from app.problems import PreconditionFailed, PreconditionRequired
 from app.routers.dependencies import Caller, ReadSession, WriteSession
@@ -38,8 +39,8 @@ def get_budget(
 ) -> BudgetOut:
     """The custodian sees the totals. An analyst sees their own allowance, and the totals where
     the grant shows them. Its ETag is what `If-Match` of a change carries."""
-    access = accesses.open_dataset(session, principal, dataset_id)
-    shown = BudgetOut.of(budgets.view(session, access))
+    access = permission.open_dataset(session, principal, dataset_id)
+    shown = BudgetOut.of(reading.budget(session, access))
     response.headers["ETag"] = _etag(shown)
     return shown
 
@@ -63,19 +64,20 @@ def set_budget(
         str | None, Header(alias="If-Match", description="ETag of the budget that you saw.")
     ] = None,
 ) -> BudgetOut:
-    dataset = accesses.own_dataset(session, principal, dataset_id)
-    access = accesses.open_dataset(session, principal, dataset_id)
-    _expect_match(if_match, _etag(BudgetOut.of(budgets.view(session, access))))
+    permission.own_dataset(session, principal, dataset_id)
+    access = permission.open_dataset(session, principal, dataset_id)
+    _expect_match(if_match, _etag(BudgetOut.of(reading.budget(session, access))))
     budgets.change(
         session,
-        principal,
-        dataset,
+        reading.account_of(access),
+        dataset_id=dataset_id,
+        principal_id=principal.id,
         epsilon=change.epsilon,
         delta=change.delta,
         delta_for_approximate=change.delta_for_approximate,
         reason=change.reason,
     )
-    shown = BudgetOut.of(budgets.view(session, access))
+    shown = BudgetOut.of(reading.budget(session, access))
     response.headers["ETag"] = _etag(shown)
     return shown
 
@@ -103,8 +105,8 @@ def _expect_match(if_match: str | None, etag: str) -> None:
 def list_ledger(
     dataset_id: DatasetId, principal: Caller, session: ReadSession, page: PageQuery
 ) -> Page[LedgerLine]:
-    access = accesses.open_dataset(session, principal, dataset_id)
-    accountant = Accountant(budgets.account_of(session, access.dataset).accountant)
+    access = permission.open_dataset(session, principal, dataset_id)
+    accountant = Accountant(reading.account_of(access).accountant)
     rows, following = page.cut(
         reading.entries(session, principal, access, after=page.after_number, limit=page.fetch),
         key=lambda row: str(row.sequence),
@@ -124,5 +126,10 @@ def list_ledger(
 def verify_ledger(
     dataset_id: DatasetId, principal: Caller, session: ReadSession
 ) -> VerificationOut:
-    access = accesses.open_dataset(session, principal, dataset_id)
-    return VerificationOut.of(reading.verification(session, access), access)
+    access = permission.open_dataset(session, principal, dataset_id)
+    found = ledgers.verify(session, reading.account_of(access).id)
+    return VerificationOut.of(
+        found,
+        shows_totals=access.shows_budget,
+        shows_problems=access.role == "custodian",
+    )

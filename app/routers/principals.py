@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from app.access.repository import shown_to_custodian
 from app.idempotency import Attempt, find_replay, remember
 from app.problems import NotFound
 from app.routers.dependencies import Admin, Caller, ReadSession, WriteSession, attempt_of
@@ -196,12 +197,13 @@ def revoke_key(
 )
 def list_audit(actor: Caller, session: ReadSession, page: PageQuery) -> Page[AuditEntry]:
     """Who changed what. Nothing in it tells of the rows of a dataset."""
+    owner_id = service.expect_audit_reader(actor)
     rows, following = page.cut(
         repository.audit_entries(
             session,
             page.after_number,
             page.fetch,
-            owner_id=service.expect_audit_reader(actor),
+            shown=None if owner_id is None else shown_to_custodian(owner_id),
         ),
         key=lambda row: str(row.id),
     )

@@ -1,4 +1,4 @@
-"""The wire of principals, API keys, grants and the audit log."""
+"""The wire of principals, API keys and the audit log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from app.database import format_time, now
-from app.engine.privacy.loss import Accountant
-from app.ledger.models import GrantRow
-from app.ledger.repository import Position
-from app.ledger.schemas import AllowanceIn, AllowanceOut
 from app.problems import Invalid
 from app.security.authentication import is_usable
 from app.security.models import ApiKeyRow, AuditRow, PrincipalRow
@@ -182,82 +178,6 @@ class MeOut(PrincipalOut):
     @classmethod
     def holding(cls, row: PrincipalRow, key: ApiKeyRow) -> MeOut:
         return cls(**PrincipalOut.of(row).model_dump(), key=KeyOut.of(key))
-
-
-class GrantIn(BaseModel):
-    """An analyst's leave to use a dataset."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "principal_id": "pr_abcdefghijkmnpqrstuv",
-                    "allowance": {"epsilon": "2", "delta": "1e-7"},
-                }
-            ]
-        },
-    )
-
-    principal_id: str = Field(max_length=64, description="A principal with the analyst role.")
-    allowance: AllowanceIn | None = Field(
-        None,
-        description="The most that this analyst may spend, as a share of the budget, never extra."
-        " None: only the budget itself limits.",
-    )
-    show_budget: bool | None = Field(
-        None, description="Whether the analyst sees the budget's totals; false if omitted."
-    )
-
-
-class GrantTermsIn(BaseModel):
-    """Terms of a grant."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"show_budget": True}]}
-    )
-
-    allowance: AllowanceIn | None = Field(
-        None,
-        description="The analyst's share. Omitted, PATCH leaves it as it is, and after PUT only"
-        " the budget itself limits.",
-    )
-    show_budget: bool | None = Field(
-        None,
-        description="Whether the analyst sees the budget's totals. Omitted, PATCH leaves it as it"
-        " is, and PUT sets false.",
-    )
-
-
-class GrantOut(BaseModel):
-    """An analyst's leave to use a dataset; what it has spent is never reset."""
-
-    id: str = Field(description="Id of the grant.", examples=["gr_abcdefghijkmnpqrstuv"])
-    dataset_id: str = Field(description="The dataset that may be used.")
-    principal_id: str = Field(description="The analyst who may use it.")
-    state: Literal["active", "revoked"] = Field(
-        description="A revoked grant shows the analyst nothing; granting again revives it."
-    )
-    show_budget: bool = Field(description="Whether the analyst sees the budget's totals.")
-    allowance: AllowanceOut = Field(description="The analyst's share, and what is left of it.")
-    created_at: str = Field(description="When it was first given (UTC).", examples=[_TIME])
-
-    @classmethod
-    def of(cls, row: GrantRow, accountant: Accountant) -> GrantOut:
-        position = Position(
-            row.cap_primary, row.cap_delta, row.spent_primary, row.spent_delta, is_open=True
-        )
-        return cls.model_validate(
-            {
-                "id": row.id,
-                "dataset_id": row.dataset_id,
-                "principal_id": row.principal_id,
-                "state": row.state,
-                "show_budget": row.show_budget,
-                "allowance": AllowanceOut.of(position, accountant),
-                "created_at": format_time(row.created_at),
-            }
-        )
 
 
 class AuditEntry(BaseModel):

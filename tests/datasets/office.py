@@ -15,6 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient, Response
 
+from app import quota
 from app.database import Database, new_id, now
 from app.datasets import ingest
 from app.ledger.models import GrantRow
@@ -187,7 +188,7 @@ class Office:
             if claim is None:
                 return
             job = JobContext(self.database, self.settings, claim)
-            ingest.run(job)
+            ingest.run(job, quota.used_bytes)
             if not job.completed:
                 with job.completing():
                     pass

@@ -10,7 +10,8 @@ import pytest
 from office import CSV, Office, open_office, spec, upload_form
 from sqlalchemy import select, text, update
 
-from app.datasets import ingest, service
+from app import erasure, quota
+from app.datasets import ingest
 from app.datasets.codes import DatasetUnreadable, StoredCodes
 from app.datasets.models import DatasetRow
 from app.ledger.models import AccountRow
@@ -92,7 +93,7 @@ def test_an_ingest_that_runs_can_store_nothing_more(office: Office) -> None:
     job = office.claim()
     office.custodian.call("DELETE", f"/datasets/{dataset_id}")
     with pytest.raises(JobCancelled):
-        ingest.run(job)
+        ingest.run(job, quota.used_bytes)
     assert office.custodian.dataset(dataset_id)["custodian"]["stored_bytes"] == 0
 
 
@@ -113,7 +114,7 @@ def test_what_a_stopped_process_left_is_dropped_at_the_next_start(tmp_path: Path
             )
         stray = office.settings.data / "staging" / "st_stray"
         stray.write_bytes(CSV.encode())
-        service.finish_interrupted(office.database, office.settings)
+        erasure.finish_interrupted(office.database, office.settings)
         assert office.custodian.dataset(made["id"])["custodian"]["stored_bytes"] == 0
         assert len(office.staged_files()) == 1
         office.work()

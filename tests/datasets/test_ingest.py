@@ -12,6 +12,7 @@ import pytest
 from office import CSV, ENTITY, ENTITY_SCHEMA, SCHEMA, Office, open_office, public_spec, spec
 from sqlalchemy import func, select, text, update
 
+from app import quota
 from app.database import rowcount
 from app.datasets import blocks, ingest
 from app.datasets.codes import DatasetUnreadable, StoredCodes, read_table
@@ -264,7 +265,7 @@ def test_a_run_that_was_cut_short_starts_clean(
     for units in range(12):
         job = stopping_after(either.claim(), units)
         try:
-            ingest.run(job)
+            ingest.run(job, quota.used_bytes)
         except Stop:
             assert either.custodian.dataset(dataset_id)["state"] == "ingesting"
             with pytest.raises(DatasetUnreadable):
@@ -284,10 +285,10 @@ def test_a_worker_whose_lease_has_gone_stores_nothing(office: Office) -> None:
     slow = office.claim()
     with office.database.write() as session:
         jobs.expire_worker(session, "worker")
-    ingest.run(office.claim())
+    ingest.run(office.claim(), quota.used_bytes)
     before = chunks(office, dataset_id)
     with pytest.raises(LeaseLost):
-        ingest.run(slow)
+        ingest.run(slow, quota.used_bytes)
     assert chunks(office, dataset_id) == before
     assert office.custodian.dataset(dataset_id)["state"] == "ready"
 

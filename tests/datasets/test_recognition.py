@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import EPSILON_UNIT, Guarantee, to_units
-from app.ledger import service as ledger
+from app.ledger import admission
 from app.ledger.models import AccountRow, LedgerRow
 from app.security.models import AuditRow
 
@@ -30,7 +30,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
 def charge(office: Office, dataset: dict[str, Any]) -> None:
     epsilon = to_units(Decimal("0.1"), EPSILON_UNIT, rounding="up")
     with office.database.write() as session:
-        ledger.admit(
+        admission.admit(
             session,
             account=session.get_one(AccountRow, dataset["custodian"]["account_id"]),
             grant=None,

@@ -12,8 +12,8 @@ from stage import Stage, stage
 ARRIVAL = {
     "before it is checked": Fault("app.releases.admission:prepare"),
     "after it was checked": Fault("app.releases.admission:prepare", "after"),
-    "before it is charged": Fault("app.ledger.service:admit"),
-    "after it was charged": Fault("app.ledger.service:admit", "after"),
+    "before it is charged": Fault("app.ledger.admission:admit"),
+    "after it was charged": Fault("app.ledger.admission:admit", "after"),
     "after it was queued": Fault("app.queue.jobs:enqueue", "after"),
     "before the commit": Fault("sqlalchemy.orm:Session.commit"),
     "after the commit, unanswered": Fault("sqlalchemy.orm:Session.commit", "after"),

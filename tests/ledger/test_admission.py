@@ -12,7 +12,8 @@ from bookkeeping import Books, add_grant, add_principal, guarantee, make_store, 
 
 from app.database import Database, new_id
 from app.engine.privacy.loss import Accountant, Charge
-from app.ledger import service
+from app.integrity import ledgers
+from app.ledger import accounts, admission
 from app.ledger.models import GrantRow
 from app.problems import BudgetExceeded, Conflict, Invalid, NotFound
 
@@ -95,7 +96,7 @@ def test_forty_threads_on_a_budget_for_ten_admit_exactly_ten(database: Database)
         thread.join()
     assert (outcomes.count(True), outcomes.count(False)) == (10, 30)
     with database.read() as session:
-        assert service.verify(session, books.account_id).ok
+        assert ledgers.verify(session, books.account_id).ok
 
 
 def test_a_refusal_changes_nothing_even_if_the_caller_goes_on(database: Database) -> None:
@@ -110,7 +111,7 @@ def test_a_refusal_changes_nothing_even_if_the_caller_goes_on(database: Database
     with database.read() as session:
         account = books.account(session)
         assert (account.spent_primary, account.entries) == (10**12, 2)
-        assert service.verify(session, books.account_id).ok
+        assert ledgers.verify(session, books.account_id).ok
 
 
 def test_an_allowance_is_a_share_and_never_extra(database: Database) -> None:
@@ -203,8 +204,8 @@ def test_a_preview_tells_what_admission_would_and_changes_nothing(database: Data
         grant = add_grant(session, books.dataset_id, analyst.id, cap=(5 * 10**11, 0))
         account = books.account(session)
 
-        def look(epsilon: str, reveal: bool, by: GrantRow | None) -> service.Preview:
-            return service.preview(
+        def look(epsilon: str, reveal: bool, by: GrantRow | None) -> admission.Preview:
+            return admission.preview(
                 session,
                 account=account,
                 grant=by,
@@ -229,10 +230,10 @@ def test_a_refund_gives_back_once_to_account_and_grant(database: Database) -> No
         charge = books.admit(
             session, guarantee(epsilon="1"), grant=grant, release_id=release_id
         ).charge
-        assert service.has_charges(session, books.account_id)
+        assert accounts.has_charges(session, books.account_id)
 
         def give_back(amount: Charge, grant_id: str | None = grant.id) -> None:
-            service.refund(
+            admission.refund(
                 session,
                 account_id=books.account_id,
                 grant_id=grant_id,
@@ -250,7 +251,7 @@ def test_a_refund_gives_back_once_to_account_and_grant(database: Database) -> No
         give_back(charge)
         with pytest.raises(Conflict):
             give_back(charge)
-        assert not service.has_charges(session, books.account_id)
+        assert not accounts.has_charges(session, books.account_id)
         assert grant.spent_primary == 0
     with database.read() as session:
-        assert service.verify(session, books.account_id).ok
+        assert ledgers.verify(session, books.account_id).ok

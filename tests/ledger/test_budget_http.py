@@ -11,7 +11,7 @@ from bookkeeping import Books, add_dataset, add_grant, guarantee, open_books
 from front_desk import Desk, Person, front_desk
 
 from app.engine.privacy.loss import Accountant
-from app.ledger import service
+from app.ledger import accounts, admission
 from app.ledger.chain import FIELDS, Entry
 from app.problems import BudgetExceeded
 
@@ -234,7 +234,7 @@ def test_datasets_that_share_an_account_share_its_ledger_for_the_custodian_alone
     analyst = desk.person("analyst")
     with desk.database.write() as session:
         second = add_dataset(session, books.owner_id, books.account_id).id
-        service.join_account(
+        accounts.join_account(
             session,
             account=books.account(session),
             dataset_id=second,
@@ -242,7 +242,7 @@ def test_datasets_that_share_an_account_share_its_ledger_for_the_custodian_alone
         )
         for dataset_id in (books.dataset_id, second):
             grant = add_grant(session, dataset_id, analyst.id)
-            service.admit(
+            admission.admit(
                 session,
                 account=books.account(session),
                 grant=grant,

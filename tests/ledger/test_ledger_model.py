@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 from app.database import new_id
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
-from app.ledger import budgets, repository, service
+from app.integrity import ledgers
+from app.ledger import admission, budgets, repository
 from app.ledger.models import GrantRow
 from app.problems import BudgetExceeded, Conflict
 from app.security.models import PrincipalRow
-from app.security.principals import Principal
 
 EPSILONS = st.sampled_from(["0.1", "0.25", "0.333333333333", "1", "0.05"])
 DELTAS = st.sampled_from(["0", "1e-8", "3.3e-7"])
@@ -79,7 +79,7 @@ class Ledger(RuleBasedStateMachine):
             grant = None if who is None else session.get(GrantRow, self.grants[who].id)
             grant_id = None if grant is None else grant.id
             asked = guarantee(epsilon=epsilon, delta=delta)
-            seen = service.preview(
+            seen = admission.preview(
                 session,
                 account=self.books.account(session),
                 grant=grant,
@@ -89,13 +89,13 @@ class Ledger(RuleBasedStateMachine):
             )
             assert seen.fits == self._fits(seen.charge, grant_id)
             try:
-                admission = self.books.admit(session, asked, grant=grant, release_id=release_id)
+                admitted = self.books.admit(session, asked, grant=grant, release_id=release_id)
             except BudgetExceeded:
                 assert not seen.fits
             else:
                 assert seen.fits
-                assert admission.charge == seen.charge
-                self.charges[release_id] = (admission.charge, grant_id)
+                assert admitted.charge == seen.charge
+                self.charges[release_id] = (admitted.charge, grant_id)
 
     @precondition(lambda self: self.charges)
     @rule(data=st.data())
@@ -103,7 +103,7 @@ class Ledger(RuleBasedStateMachine):
         release_id = data.draw(st.sampled_from(sorted(self.charges)))
         charge, grant_id = self.charges.pop(release_id)
         with self.database.write() as session:
-            service.refund(
+            admission.refund(
                 session,
                 account_id=self.books.account_id,
                 grant_id=grant_id,
@@ -116,14 +116,13 @@ class Ledger(RuleBasedStateMachine):
     @rule(epsilon=st.sampled_from(["0.5", "1", "2", "4"]))
     def set_budget(self, epsilon: str) -> None:
         with self.database.write() as session:
-            owner = Principal(self.books.owner_id, "owner", False, True, False)
-            dataset = self._dataset(session)
             before = self._cap(session)
             try:
                 budgets.change(
                     session,
-                    owner,
-                    dataset,
+                    self.books.account(session),
+                    dataset_id=self.books.dataset_id,
+                    principal_id=self.books.owner_id,
                     epsilon=Decimal(epsilon),
                     delta=None,
                     delta_for_approximate=None,
@@ -149,7 +148,7 @@ class Ledger(RuleBasedStateMachine):
             for grant in self.grants:
                 position = repository.grant_position(session, grant.id)
                 assert (position.spent_primary, position.spent_delta) == self._spent(grant.id)
-            found = service.verify(session, self.books.account_id)
+            found = ledgers.verify(session, self.books.account_id)
             assert found.problems == ()
             assert found.entries == account.entries
             assert not repository.unbalanced(session)

@@ -15,7 +15,7 @@ from bookkeeping import Books, guarantee, make_store, open_books
 from app import cli
 from app.backup import BackupBroken, back_up, opened
 from app.engine.privacy.loss import Accountant
-from app.integrity import problems
+from app.integrity.store import problems
 from app.ledger.export import NotAnExport, verify_export
 from app.security.authentication import FailureLimit, authenticate
 from app.storage.models import ChunkRow

@@ -16,9 +16,10 @@ from bookkeeping import Books, add_grant, add_principal, guarantee, make_store, 
 
 from app.database import Database, new_id
 from app.engine.privacy.loss import Accountant
-from app.ledger import repository, service
+from app.integrity import ledgers
+from app.integrity.startup import hold_ledgers_against_accounts
+from app.ledger import admission, entries, repository
 from app.ledger.chain import FIELDS
-from app.ledger.startup import hold_ledgers_against_accounts
 from app.ledger.verification import AccountFacts, unbalanced_accounts
 
 OTHER: dict[str, Any] = {
@@ -72,7 +73,7 @@ def tamper(database: Database, statement: str, **values: Any) -> None:
 
 def is_whole(books: Books) -> bool:
     with books.database.read() as session:
-        return service.verify(session, books.account_id).ok
+        return ledgers.verify(session, books.account_id).ok
 
 
 def test_untouched_books_are_whole(books: Books) -> None:
@@ -97,7 +98,7 @@ def test_a_change_of_any_field_of_any_entry_is_noticed(
 def test_a_detail_that_is_no_json_is_noticed(books: Books) -> None:
     tamper(books.database, "UPDATE ledger SET detail = 'x' WHERE sequence = 2")
     with books.database.read() as session:
-        assert "entry 2 cannot be read" in service.verify(session, books.account_id).problems
+        assert "entry 2 cannot be read" in ledgers.verify(session, books.account_id).problems
 
 
 @pytest.mark.parametrize("field", list(AccountFacts.__dataclass_fields__)[1:])
@@ -121,7 +122,7 @@ def test_a_charge_cut_off_with_its_refund_is_missed(books: Books) -> None:
     release_id = new_id("rl")
     with books.database.write() as session:
         charge = books.admit(session, guarantee(epsilon="1"), release_id=release_id).charge
-        service.refund(
+        admission.refund(
             session,
             account_id=books.account_id,
             grant_id=None,
@@ -170,7 +171,7 @@ def test_books_that_no_longer_balance_admit_nothing_even_before_they_are_verifie
     tamper(books.database, statement)
     with books.database.read() as session:
         assert unbalanced_accounts(session) == [books.account_id]
-    with pytest.raises(service.AccountSuspended), books.database.write() as session:
+    with pytest.raises(entries.AccountSuspended), books.database.write() as session:
         books.admit(session, guarantee(epsilon="0.1"))
 
 
@@ -184,7 +185,7 @@ def test_a_start_closes_the_account_whose_ledger_was_changed_and_no_other(books:
     )
     broken = hold_ledgers_against_accounts(books.database)
     assert [one.account_id for one in broken] == [books.account_id]
-    with pytest.raises(service.AccountSuspended), books.database.write() as session:
+    with pytest.raises(entries.AccountSuspended), books.database.write() as session:
         books.admit(session, guarantee(epsilon="0.1"))
     with books.database.write() as session:
         other.admit(session, guarantee(epsilon="0.1"))

@@ -8,19 +8,12 @@ from collections.abc import Iterator
 from sqlalchemy import and_, or_, select, text
 from sqlalchemy.orm import Session, aliased
 
-from app.ledger import repository as ledgers
+from app.integrity.ledgers import verify_all
 from app.ledger.models import LedgerRow
-from app.ledger.verification import Verification, verify
 from app.releases.models import ReleaseRow
 from app.storage.models import ChunkRow
 
 _CHUNKS_AT_ONCE = 4
-
-
-def verify_ledgers(session: Session) -> Iterator[Verification]:
-    """Every account's ledger, one after another."""
-    for account_id in ledgers.account_ids(session):
-        yield verify(session, account_id)
 
 
 def file_problems(session: Session) -> Iterator[str]:
@@ -91,7 +84,7 @@ def chunk_problems(session: Session) -> Iterator[str]:
 
 def problems(session: Session) -> Iterator[str]:
     """All that is wrong with the store, in words for its operator."""
-    for found in verify_ledgers(session):
+    for found in verify_all(session):
         for problem in found.problems:
             yield f"account {found.account_id}: {problem}"
     yield from release_problems(session)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from app.database import Database
+from app.integrity.ledgers import verify, verify_all
 from app.ledger import repository
-from app.ledger.verification import Verification, verify, verify_all
+from app.ledger.verification import Verification
 from app.security import audit
 
 log = logging.getLogger("halftone.ledger")
@@ -19,7 +20,7 @@ def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...
     `/readyz` says so. Returns what is not whole.
     """
     with database.read() as session:
-        broken = verify_all(session)
+        broken = tuple(found for found in verify_all(session) if not found.ok)
         suspended = repository.suspended(session)
     changed = {one.account_id for one in broken}.symmetric_difference(suspended)
     if changed:

@@ -1,0 +1,51 @@
+"""What a caller may read of the budget and the ledger behind a dataset."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from app.access.permission import Access
+from app.ledger import budgets, repository
+from app.ledger.budgets import BudgetView
+from app.ledger.models import AccountRow, LedgerRow
+from app.problems import NotFound
+from app.security.principals import Principal
+
+
+def account_of(access: Access) -> AccountRow:
+    """The account that the dataset draws on. `NotFound` for a public dataset, which has none."""
+    if access.account is None:
+        raise NotFound("A public dataset has neither budget nor ledger.")
+    return access.account
+
+
+def budget(session: Session, access: Access) -> BudgetView:
+    """The totals for those who may see them; the analyst's own allowance."""
+    return budgets.view(
+        session,
+        account_of(access),
+        shows_totals=access.shows_budget,
+        grant_id=None if access.grant is None else access.grant.id,
+    )
+
+
+def entries(
+    session: Session, principal: Principal, access: Access, *, after: int | None, limit: int
+) -> list[LedgerRow]:
+    """Oldest first, from the entry after number `after`.
+
+    The custodian sees every entry of the account, whichever dataset it is about; others see
+    what they asked for, or what was charged to their grant, on this dataset.
+    """
+    account = account_of(access)
+    if access.role == "custodian":
+        return repository.entries(session, account.id, after, limit)
+    return repository.entries_of(
+        session,
+        account.id,
+        after,
+        limit,
+        dataset_id=access.dataset.id,
+        principal_id=principal.id,
+        grant_id=None if access.grant is None else access.grant.id,
+    )

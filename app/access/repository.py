@@ -1,0 +1,127 @@
+"""Queries on who may see a dataset, and on grants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
+from sqlalchemy.orm import Session
+
+from app.datasets.models import DatasetRow
+from app.ledger.models import AccountRow, GrantRow
+from app.pages import Place, created_after
+from app.security.models import AuditRow
+from app.security.principals import Principal
+
+SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
+"""Actions on their datasets that custodians read too; matches of content across custodians,
+for one, are the admin's alone."""
+
+# Requests begin with these, so they are put together once.
+_OPENED = (
+    select(DatasetRow, AccountRow, GrantRow)
+    .outerjoin(AccountRow, AccountRow.id == DatasetRow.account_id)
+    .outerjoin(
+        GrantRow,
+        and_(GrantRow.dataset_id == DatasetRow.id, GrantRow.principal_id == bindparam("principal")),
+    )
+    .where(DatasetRow.id == bindparam("dataset"))
+)
+_STANDING = (
+    select(
+        DatasetRow.account_id,
+        DatasetRow.owner_id,
+        DatasetRow.visibility,
+        DatasetRow.state,
+        DatasetRow.closed,
+        DatasetRow.ready_at,
+        GrantRow.state,
+        GrantRow.show_budget,
+    )
+    .outerjoin(GrantRow, GrantRow.id == bindparam("grant"))
+    .where(DatasetRow.id == bindparam("dataset"))
+)
+
+
+def opened(
+    session: Session, dataset_id: str, principal_id: str
+) -> tuple[DatasetRow, AccountRow | None, GrantRow | None] | None:
+    """The dataset, its account, and the principal's grant on it, active or revoked."""
+    found = session.execute(_OPENED, {"dataset": dataset_id, "principal": principal_id}).first()
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def standing(session: Session, dataset_id: str, grant_id: str | None) -> tuple[Any, ...] | None:
+    """All that may change of what decides about access to a dataset, and about its use."""
+    found = session.execute(_STANDING, {"dataset": dataset_id, "grant": grant_id}).first()
+    return None if found is None else tuple(found)
+
+
+def visible(
+    session: Session, principal: Principal, after: Place | None, limit: int
+) -> list[DatasetRow]:
+    """Newest first, what `permission.open_dataset` would open."""
+    query = _seen_by(principal).order_by(DatasetRow.created_at.desc(), DatasetRow.id).limit(limit)
+    if after is not None:
+        moment, last = after
+        query = query.where(
+            or_(
+                DatasetRow.created_at < moment,
+                and_(DatasetRow.created_at == moment, DatasetRow.id > last),
+            )
+        )
+    return list(session.scalars(query))
+
+
+def _seen_by(principal: Principal) -> Select[DatasetRow]:
+    seen = [and_(DatasetRow.visibility == "public", DatasetRow.ready_at.is_not(None))]
+    if principal.is_custodian:
+        seen.append(DatasetRow.owner_id == principal.id)
+    if principal.is_analyst:
+        granted = select(GrantRow.dataset_id).where(
+            GrantRow.principal_id == principal.id, GrantRow.state == "active"
+        )
+        seen.append(and_(DatasetRow.ready_at.is_not(None), DatasetRow.id.in_(granted)))
+    return select(DatasetRow).where(or_(*seen))
+
+
+def grant(session: Session, dataset_id: str, grant_id: str) -> GrantRow | None:
+    return session.scalar(
+        select(GrantRow).where(GrantRow.id == grant_id, GrantRow.dataset_id == dataset_id)
+    )
+
+
+def grant_of(session: Session, dataset_id: str, principal_id: str) -> GrantRow | None:
+    """The one grant of a principal on a dataset, active or revoked."""
+    return session.scalar(
+        select(GrantRow).where(
+            GrantRow.dataset_id == dataset_id, GrantRow.principal_id == principal_id
+        )
+    )
+
+
+def grants(session: Session, dataset_id: str, after: Place | None, limit: int) -> list[GrantRow]:
+    """Oldest first, revoked ones included."""
+    query = select(GrantRow).where(GrantRow.dataset_id == dataset_id)
+    if after is not None:
+        query = query.where(created_after(GrantRow, after))
+    return list(session.scalars(query.order_by(GrantRow.created_at, GrantRow.id).limit(limit)))
+
+
+def spending(session: Session, account_id: str) -> dict[str, tuple[int, int]]:
+    """What every grant on the account's datasets has spent, by its id."""
+    rows = session.execute(
+        select(GrantRow.id, GrantRow.spent_primary, GrantRow.spent_delta)
+        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
+        .where(DatasetRow.account_id == account_id)
+    )
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def shown_to_custodian(owner_id: str) -> ColumnElement[bool]:
+    """The entries of the audit log that concern a custodian's datasets."""
+    owned = select(DatasetRow.id).where(DatasetRow.owner_id == owner_id)
+    return and_(
+        AuditRow.subject.in_(owned),
+        or_(*(AuditRow.action.startswith(noun) for noun in SHOWN_TO_CUSTODIANS)),
+    )
