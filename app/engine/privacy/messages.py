@@ -2,20 +2,31 @@
 
 Decoding trusts nothing: a frame of the wrong form is a `FrameError`, a well-formed question
 that is not allowed a `QuestionRefused`. A question is encoded in one way only, so that its
-SHA-256 tells whether a replayed run asks the same again.
+SHA-256 shows whether a run that was started again asks the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from app.engine.privacy.forms import Form, Items, Reader, Whole, finite_numbers, integers
 from app.engine.privacy.loss import AmountError, PrivacyLoss
-from app.engine.privacy.packing import Packing, Unpacking, allowed
+from app.engine.privacy.packing import (
+    CandidateForm,
+    GroupingForm,
+    KeysForm,
+    Packing,
+    QuantileForm,
+    QueryForm,
+    Unpacking,
+    allowed,
+)
 from app.engine.privacy.queries import (
     SCORE_STEP,
     Count,
@@ -28,7 +39,6 @@ from app.engine.privacy.queries import (
     Scored,
     Values,
 )
-from app.engine.privacy.query_fields import Fields, integer, number, one_of, text
 from app.engine.privacy.questions import (
     Answer,
     Counted,
@@ -48,10 +58,142 @@ from app.engine.privacy.questions import (
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack
 from app.engine.table import Table
 
-_LOSS_KINDS: tuple[Literal["pure", "zcdp"], ...] = ("pure", "zcdp")
-_MEASURED = {"noise", "scale", "standard_error", "l1", "l2"}
-_NOISES: tuple[Noise, ...] = ("gaussian", "laplace")
-_MECHANISMS: tuple[Mechanism, ...] = ("gumbel", "permute-and-flip")
+
+class LossForm(Form):
+    """A loss in its integer units."""
+
+    kind: Literal["pure", "zcdp"]
+    amount: Whole
+    delta: Whole
+
+
+class _QuestionForm(Form):
+    loss: LossForm
+    groupings: Items[GroupingForm]
+
+
+class CountMessage(_QuestionForm):
+    type: Literal["count"]
+    queries: Items[QueryForm]
+    shares: Items[float] | None
+
+
+class SelectMessage(_QuestionForm):
+    type: Literal["select"]
+    candidates: Items[CandidateForm]
+    winners: Whole
+
+
+class ScoresMessage(_QuestionForm):
+    type: Literal["scores"]
+    candidates: Items[CandidateForm]
+
+
+class QuantileMessage(_QuestionForm):
+    type: Literal["quantile"]
+    query: QuantileForm
+
+
+class DiscoverMessage(_QuestionForm):
+    type: Literal["discover"]
+    query: KeysForm
+
+
+class ValuesMessage(_QuestionForm):
+    type: Literal["values"]
+    column: str
+    limit: Whole
+
+
+class TrustedMessage(_QuestionForm):
+    type: Literal["trusted"]
+
+
+QuestionMessage = (
+    CountMessage
+    | SelectMessage
+    | ScoresMessage
+    | QuantileMessage
+    | DiscoverMessage
+    | ValuesMessage
+    | TrustedMessage
+)
+
+
+class MeasurementForm(Form):
+    noise: Noise
+    scale: float
+    standard_error: float
+    l1: float
+    l2: float
+    step: NotRequired[float]
+
+
+class CountedMessage(Form):
+    type: Literal["counted"]
+    measurements: Items[MeasurementForm]
+
+
+class _DrawnForm(Form):
+    mechanism: Mechanism
+    scale: float
+    sensitivity: float
+
+
+class SelectedMessage(_DrawnForm):
+    type: Literal["selected"]
+    winners: Items[Whole]
+
+
+class QuantiledMessage(_DrawnForm):
+    type: Literal["quantiled"]
+    value: float
+
+
+class ScoredMessage(Form):
+    type: Literal["scored"]
+    noise: Noise
+    l1: float
+    l2: float
+
+
+class _FoundForm(Form):
+    scale: float
+    standard_error: float
+    threshold: Whole
+    l1: float
+    l2: float
+
+
+class DiscoveredMessage(_FoundForm):
+    type: Literal["discovered"]
+
+
+class FoundMessage(_FoundForm):
+    type: Literal["found"]
+
+
+class HandedOverMessage(Form):
+    type: Literal["handed_over"]
+    columns: Items[str]
+    rows: Whole
+    has_entity: bool
+
+
+AnswerMessage = (
+    CountedMessage
+    | SelectedMessage
+    | ScoredMessage
+    | QuantiledMessage
+    | DiscoveredMessage
+    | FoundMessage
+    | HandedOverMessage
+)
+
+_LOSS = Reader[LossForm](LossForm)
+_QUESTION = Reader[QuestionMessage](Annotated[QuestionMessage, Field(discriminator="type")])
+_ANSWER = Reader[AnswerMessage](Annotated[AnswerMessage, Field(discriminator="type")])
+_TEXTS = Reader[list[str]](Items[str])
 
 
 def question_digest(packed: bytes) -> str:
@@ -59,53 +201,53 @@ def question_digest(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()
 
 
-def loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
+def loss_to_json(loss: PrivacyLoss) -> LossForm:
     """A loss in its integer units, as JSON."""
     return {"kind": loss.kind, "amount": loss.amount, "delta": loss.delta}
 
 
 def loss_from_json(value: Any) -> PrivacyLoss:
     """Raises `FrameError` for anything but a loss."""
-    wire = Fields(value, {"kind", "amount", "delta"})
-    kind = one_of(_LOSS_KINDS, wire.text("kind"))
+    return _loss(_LOSS(value))
+
+
+def _loss(form: LossForm) -> PrivacyLoss:
     try:
-        return PrivacyLoss(kind, wire.integer("amount"), wire.integer("delta"))
+        return PrivacyLoss(form["kind"], form["amount"], form["delta"])
     except AmountError:
         raise FrameError("this is no privacy loss") from None
 
 
 def encode_question(question: Question) -> Frame:
     packing = Packing()
-    header: dict[str, Any]
+    message = _question_message(question, packing)
+    return Frame(dict(message), tuple(packing.arrays))
+
+
+def _question_message(question: Question, packing: Packing) -> QuestionMessage:
+    # The list of groupings fills while the parts of the question are packed.
+    common: _QuestionForm = {"loss": loss_to_json(question.loss), "groupings": packing.groupings}
     match question:
         case CountQuestion():
-            header = {
-                "type": "count",
-                "queries": [packing.query(query) for query in question.queries],
-                "shares": None if question.shares is None else list(map(float, question.shares)),
-            }
+            shares = None if question.shares is None else list(map(float, question.shares))
+            queries = [packing.query(query) for query in question.queries]
+            return {"type": "count", "queries": queries, "shares": shares, **common}
         case SelectQuestion():
-            header = {
-                "type": "select",
-                "candidates": [packing.candidate(each) for each in question.candidates],
-                "winners": question.winners,
-            }
+            candidates = [packing.candidate(each) for each in question.candidates]
+            winners = question.winners
+            return {"type": "select", "candidates": candidates, "winners": winners, **common}
         case ScoreQuestion():
-            header = {
-                "type": "scores",
-                "candidates": [packing.candidate(each) for each in question.candidates],
-            }
+            candidates = [packing.candidate(each) for each in question.candidates]
+            return {"type": "scores", "candidates": candidates, **common}
         case QuantileQuestion():
-            header = {"type": "quantile", "query": packing.quantile(question.query)}
+            return {"type": "quantile", "query": packing.quantile(question.query), **common}
         case DiscoverQuestion():
-            header = {"type": "discover", "query": packing.keys(question.query)}
+            return {"type": "discover", "query": packing.keys(question.query), **common}
         case ValuesQuestion():
             query = question.query
-            header = {"type": "values", "column": query.column, "limit": query.limit}
+            return {"type": "values", "column": query.column, "limit": query.limit, **common}
         case TrustedQuestion():
-            header = {"type": "trusted"}
-    header["groupings"] = packing.groupings
-    return Frame({**header, "loss": loss_to_json(question.loss)}, tuple(packing.arrays))
+            return {"type": "trusted", **common}
 
 
 def pack_question(question: Question) -> bytes:
@@ -115,147 +257,117 @@ def pack_question(question: Question) -> bytes:
 
 def decode_question(frame: Frame) -> Question:
     """Raises `FrameError` (not a question) or `QuestionRefused` (not an allowed one)."""
-    kind = frame.header.get("type")
-    common = {"type", "loss", "groupings"}
-    if kind == "trusted":
-        return TrustedQuestion(loss_from_json(Fields(frame.header, common).value("loss")))
-    if kind == "count":
-        wire = Fields(frame.header, common | {"queries", "shares"})
-        unpacking = Unpacking.of(wire, frame.arrays)
-        shares = wire.value("shares")
-        return CountQuestion(
-            tuple(unpacking.query(query) for query in wire.items("queries")),
-            loss_from_json(wire.value("loss")),
-            None if shares is None else tuple(map(number, wire.items("shares"))),
-        )
-    if kind == "select":
-        wire = Fields(frame.header, common | {"candidates", "winners"})
-        unpacking = Unpacking.of(wire, frame.arrays)
-        return SelectQuestion(
-            tuple(unpacking.candidate(each) for each in wire.items("candidates")),
-            loss_from_json(wire.value("loss")),
-            wire.integer("winners"),
-        )
-    if kind == "scores":
-        wire = Fields(frame.header, common | {"candidates"})
-        unpacking = Unpacking.of(wire, frame.arrays)
-        candidates = tuple(unpacking.candidate(each) for each in wire.items("candidates"))
-        return ScoreQuestion(candidates, loss_from_json(wire.value("loss")))
-    if kind == "quantile" or kind == "discover":
-        wire = Fields(frame.header, common | {"query"})
-        unpacking = Unpacking.of(wire, frame.arrays)
-        query, loss = wire.value("query"), loss_from_json(wire.value("loss"))
-        if kind == "quantile":
-            return QuantileQuestion(unpacking.quantile(query), loss)
-        return DiscoverQuestion(unpacking.keys(query), loss)
-    if kind == "values":
-        wire = Fields(frame.header, common | {"column", "limit"})
-        column, limit = wire.text("column"), wire.integer("limit")
-        return ValuesQuestion(
-            allowed(lambda: Values(column, limit)), loss_from_json(wire.value("loss"))
-        )
-    raise FrameError("this is no question")
+    message = _QUESTION(frame.header)
+    loss = _loss(message["loss"])
+    unpacking = Unpacking.of(message["groupings"], frame.arrays)
+    if message["type"] == "count":
+        queries = tuple(map(unpacking.query, message["queries"]))
+        shares = message["shares"]
+        return CountQuestion(queries, loss, None if shares is None else tuple(shares))
+    if message["type"] == "select":
+        candidates = tuple(map(unpacking.candidate, message["candidates"]))
+        return SelectQuestion(candidates, loss, message["winners"])
+    if message["type"] == "scores":
+        return ScoreQuestion(tuple(map(unpacking.candidate, message["candidates"])), loss)
+    if message["type"] == "quantile":
+        return QuantileQuestion(unpacking.quantile(message["query"]), loss)
+    if message["type"] == "discover":
+        return DiscoverQuestion(unpacking.keys(message["query"]), loss)
+    if message["type"] == "values":
+        column, limit = message["column"], message["limit"]
+        return ValuesQuestion(allowed(lambda: Values(column, limit)), loss)
+    return TrustedQuestion(loss)
 
 
 def encode_answer(answer: Answer) -> Frame:
+    message, arrays = _answer_message(answer)
+    return Frame(dict(message), arrays)
+
+
+def _answer_message(answer: Answer) -> tuple[AnswerMessage, tuple[NDArray[Any], ...]]:
     match answer:
         case Counted():
-            parts = [_measurement_to_json(each) for each in answer.measurements]
+            measured = [_measurement_form(each) for each in answer.measurements]
             values = tuple(narrowed(each.values) for each in answer.measurements)
-            return Frame({"type": "counted", "measurements": parts}, values)
+            return {"type": "counted", "measurements": measured}, values
         case Selected():
-            return Frame(
-                {
-                    "type": "selected",
-                    "winners": list(answer.winners),
-                    "mechanism": answer.mechanism,
-                    "scale": answer.scale,
-                    "sensitivity": answer.sensitivity,
-                }
-            )
-        case Scored():
-            return _scored_frame(answer)
+            winners = list(answer.winners)
+            return {"type": "selected", "winners": winners, **_drawn_form(answer)}, ()
         case Quantiled():
-            return Frame(
-                {
-                    "type": "quantiled",
-                    "value": answer.value,
-                    "mechanism": answer.mechanism,
-                    "scale": answer.scale,
-                    "sensitivity": answer.sensitivity,
-                }
-            )
+            return {"type": "quantiled", "value": answer.value, **_drawn_form(answer)}, ()
+        case Scored():
+            return _scored_message(answer)
         case Discovered():
-            return _discovered_frame(answer)
+            arrays = (narrowed(answer.keys), narrowed(answer.values))
+            return {"type": "discovered", **_found_form(answer)}, arrays
         case FoundValues():
-            return _found_frame(answer)
+            texts = np.frombuffer(json.dumps(answer.texts, ensure_ascii=False).encode(), np.uint8)
+            return {"type": "found", **_found_form(answer)}, (texts, narrowed(answer.values))
         case HandedOver():
-            return _table_frame(answer.table)
+            return _table_message(answer.table)
 
 
 def decode_answer(question: Question, frame: Frame) -> Answer:
     """The answer to `question`. Raises `FrameError`."""
-    kind = frame.header.get("type")
-    if kind == "counted" and isinstance(question, CountQuestion):
-        parts = Fields(frame.header, {"type", "measurements"}).items("measurements")
-        if not len(parts) == len(frame.arrays) == len(question.queries):
+    message, arrays = _ANSWER(frame.header), frame.arrays
+    if message["type"] == "counted" and isinstance(question, CountQuestion):
+        measured = message["measurements"]
+        if not len(measured) == len(arrays) == len(question.queries):
             raise FrameError("there is one measurement for each query")
-        return Counted(
-            tuple(
-                _measurement_from_json(query, part, values)
-                for query, part, values in zip(question.queries, parts, frame.arrays, strict=True)
-            )
-        )
-    if kind == "selected" and isinstance(question, SelectQuestion):
-        wire = Fields(frame.header, {"type", "winners", "mechanism", "scale", "sensitivity"})
-        mechanism = one_of(_MECHANISMS, wire.text("mechanism"))
-        winners = tuple(integer(winner) for winner in wire.items("winners"))
-        return Selected(winners, mechanism, wire.number("scale"), wire.number("sensitivity"))
-    if kind == "scored" and isinstance(question, ScoreQuestion):
-        return _scored(tuple(each.count for each in question.candidates), frame)
-    if kind == "quantiled" and isinstance(question, QuantileQuestion):
-        wire = Fields(frame.header, {"type", "value", "mechanism", "scale", "sensitivity"})
-        mechanism = one_of(_MECHANISMS, wire.text("mechanism"))
-        value, scale = wire.number("value"), wire.number("scale")
-        return Quantiled(value, mechanism, scale, wire.number("sensitivity"))
-    if kind == "discovered" and isinstance(question, DiscoverQuestion):
-        return _discovered(question.query, frame)
-    if kind == "found" and isinstance(question, ValuesQuestion):
-        return _found(question.query, frame)
-    if kind == "handed_over" and isinstance(question, TrustedQuestion):
-        return HandedOver(_table(frame))
+        return Counted(tuple(map(_measurement, question.queries, measured, arrays)))
+    if message["type"] == "selected" and isinstance(question, SelectQuestion):
+        mechanism, scale = message["mechanism"], message["scale"]
+        return Selected(tuple(message["winners"]), mechanism, scale, message["sensitivity"])
+    if message["type"] == "quantiled" and isinstance(question, QuantileQuestion):
+        mechanism, scale = message["mechanism"], message["scale"]
+        return Quantiled(message["value"], mechanism, scale, message["sensitivity"])
+    if message["type"] == "scored" and isinstance(question, ScoreQuestion):
+        return _scored(tuple(each.count for each in question.candidates), message, arrays)
+    if message["type"] == "discovered" and isinstance(question, DiscoverQuestion):
+        return _discovered(question.query, message, arrays)
+    if message["type"] == "found" and isinstance(question, ValuesQuestion):
+        return _found(question.query, message, arrays)
+    if message["type"] == "handed_over" and isinstance(question, TrustedQuestion):
+        return HandedOver(_table(message, arrays))
     raise FrameError("this is no answer to the question")
 
 
-def _measurement_to_json(measurement: Measurement) -> dict[str, Any]:
-    wire = {
+def _measurement_form(measurement: Measurement) -> MeasurementForm:
+    form: MeasurementForm = {
         "noise": measurement.noise,
         "scale": measurement.scale,
         "standard_error": measurement.standard_error,
         "l1": measurement.l1_sensitivity,
         "l2": measurement.l2_sensitivity,
     }
-    return wire if measurement.step == 1 else wire | {"step": measurement.step}
+    if measurement.step != 1:
+        form["step"] = measurement.step
+    return form
 
 
-def _measurement_from_json(query: Query, value: Any, values: NDArray[Any]) -> Measurement:
-    stepped = isinstance(value, dict) and "step" in value
-    wire = Fields(value, _MEASURED | {"step"} if stepped else _MEASURED)
-    noise = one_of(_NOISES, wire.text("noise"))
+def _measurement(query: Query, form: MeasurementForm, values: NDArray[Any]) -> Measurement:
     return Measurement(
         count=query,
-        values=values.astype(np.int64),
-        noise=noise,
-        scale=wire.number("scale"),
-        standard_error=wire.number("standard_error"),
-        l1_sensitivity=wire.number("l1"),
-        l2_sensitivity=wire.number("l2"),
-        step=wire.number("step") if stepped else 1.0,
+        values=integers(values),
+        noise=form["noise"],
+        scale=form["scale"],
+        standard_error=form["standard_error"],
+        l1_sensitivity=form["l1"],
+        l2_sensitivity=form["l2"],
+        step=form.get("step", 1.0),
     )
 
 
-def _scored_frame(scored: Scored) -> Frame:
-    header = {
+def _drawn_form(drawn: Selected | Quantiled) -> _DrawnForm:
+    return {
+        "mechanism": drawn.mechanism,
+        "scale": drawn.scale,
+        "sensitivity": drawn.sensitivity,
+    }
+
+
+def _scored_message(scored: Scored) -> tuple[ScoredMessage, tuple[NDArray[Any], ...]]:
+    message: ScoredMessage = {
         "type": "scored",
         "noise": scored.noise,
         "l1": scored.l1_sensitivity,
@@ -263,114 +375,83 @@ def _scored_frame(scored: Scored) -> Frame:
     }
     steps = np.rint(scored.values / SCORE_STEP).astype(np.int64)
     floats = (scored.weights, scored.reference_totals, scored.scale, scored.standard_error)
-    return Frame(header, (narrowed(steps), *floats))
+    return message, (narrowed(steps), *floats)
 
 
-def _scored(counts: tuple[Count, ...], frame: Frame) -> Scored:
-    wire = Fields(frame.header, {"type", "noise", "l1", "l2"})
-    if len(frame.arrays) != 5 or any(each.shape != (len(counts),) for each in frame.arrays):
+def _scored(
+    counts: tuple[Count, ...], message: ScoredMessage, arrays: tuple[NDArray[Any], ...]
+) -> Scored:
+    if len(arrays) != 5 or any(each.shape != (len(counts),) for each in arrays):
         raise FrameError("scores come with their scales and errors, one for each candidate")
-    steps, weights, totals, scale, error = (each.astype(np.float64) for each in frame.arrays)
+    weights, totals, scale, error = map(finite_numbers, arrays[1:])
     return Scored(
         counts=counts,
         weights=weights,
         reference_totals=totals,
-        values=steps * SCORE_STEP,
-        noise=one_of(_NOISES, wire.text("noise")),
+        values=integers(arrays[0]).astype(np.float64) * SCORE_STEP,
+        noise=message["noise"],
         scale=scale,
         standard_error=error,
-        l1_sensitivity=wire.number("l1"),
-        l2_sensitivity=wire.number("l2"),
+        l1_sensitivity=message["l1"],
+        l2_sensitivity=message["l2"],
     )
 
 
-def _discovered_frame(found: Discovered) -> Frame:
-    header = {
-        "type": "discovered",
+def _found_form(found: Discovered | FoundValues) -> _FoundForm:
+    return {
         "scale": found.scale,
         "standard_error": found.standard_error,
         "threshold": found.threshold,
         "l1": found.l1_sensitivity,
         "l2": found.l2_sensitivity,
     }
-    return Frame(header, (narrowed(found.keys), narrowed(found.values)))
 
 
-def _discovered(query: Keys, frame: Frame) -> Discovered:
-    wire = Fields(frame.header, {"type", "scale", "standard_error", "threshold", "l1", "l2"})
-    if len(frame.arrays) != 2:
+def _discovered(
+    query: Keys, message: DiscoveredMessage, arrays: tuple[NDArray[Any], ...]
+) -> Discovered:
+    if len(arrays) != 2:
         raise FrameError("keys come with their counts")
-    keys, values = (array.astype(np.int64) for array in frame.arrays)
+    keys, values = map(integers, arrays)
     if values.ndim != 1 or keys.shape != (len(values), len(query.columns)):
         raise FrameError("keys come with their counts")
-    return Discovered(
-        query=query,
-        keys=keys,
-        values=values,
-        scale=wire.number("scale"),
-        standard_error=wire.number("standard_error"),
-        threshold=wire.integer("threshold"),
-        l1_sensitivity=wire.number("l1"),
-        l2_sensitivity=wire.number("l2"),
-    )
+    return Discovered(query, keys, values, *_noise_of(message))
 
 
-def _found_frame(found: FoundValues) -> Frame:
-    header = {
-        "type": "found",
-        "scale": found.scale,
-        "standard_error": found.standard_error,
-        "threshold": found.threshold,
-        "l1": found.l1_sensitivity,
-        "l2": found.l2_sensitivity,
-    }
-    texts = json.dumps(found.texts, ensure_ascii=False).encode()
-    return Frame(header, (np.frombuffer(texts, dtype=np.uint8), narrowed(found.values)))
-
-
-def _found(query: Values, frame: Frame) -> FoundValues:
-    wire = Fields(frame.header, {"type", "scale", "standard_error", "threshold", "l1", "l2"})
-    if len(frame.arrays) != 2 or frame.arrays[0].dtype != np.uint8:
+def _found(query: Values, message: FoundMessage, arrays: tuple[NDArray[Any], ...]) -> FoundValues:
+    if len(arrays) != 2 or arrays[0].dtype != np.uint8:
         raise FrameError("values come with their counts")
     try:
-        texts = json.loads(frame.arrays[0].tobytes())
-    except ValueError:
+        texts = _TEXTS(json.loads(arrays[0].tobytes()))
+    except (ValueError, RecursionError):
         raise FrameError("values are a list of texts") from None
-    values = frame.arrays[1].astype(np.int64)
-    if not isinstance(texts, list) or values.shape != (len(texts),):
+    values = integers(arrays[1])
+    if values.shape != (len(texts),):
         raise FrameError("values come with their counts")
-    return FoundValues(
-        query=query,
-        texts=tuple(map(text, texts)),
-        values=values,
-        scale=wire.number("scale"),
-        standard_error=wire.number("standard_error"),
-        threshold=wire.integer("threshold"),
-        l1_sensitivity=wire.number("l1"),
-        l2_sensitivity=wire.number("l2"),
-    )
+    return FoundValues(query, tuple(texts), values, *_noise_of(message))
 
 
-def _table_frame(table: Table) -> Frame:
+def _noise_of(form: _FoundForm) -> tuple[float, float, int, float, float]:
+    return form["scale"], form["standard_error"], form["threshold"], form["l1"], form["l2"]
+
+
+def _table_message(table: Table) -> tuple[HandedOverMessage, tuple[NDArray[Any], ...]]:
     names = sorted(table.codes)
     arrays = [narrowed(table.codes[name]) for name in names]
-    has_entity = table.entity is not None
     if table.entity is not None:
         arrays.append(narrowed(table.entity))
-    header = {
+    message: HandedOverMessage = {
         "type": "handed_over",
         "columns": names,
         "rows": table.rows,
-        "has_entity": has_entity,
+        "has_entity": table.entity is not None,
     }
-    return Frame(header, tuple(arrays))
+    return message, tuple(arrays)
 
 
-def _table(frame: Frame) -> Table:
-    wire = Fields(frame.header, {"type", "columns", "rows", "has_entity"})
-    names = [text(name) for name in wire.items("columns")]
-    wide = [array.astype(np.int64) for array in frame.arrays]
-    entity = wide.pop() if wire.value("has_entity") and wide else None
-    if len(names) != len(wide):
+def _table(message: HandedOverMessage, arrays: tuple[NDArray[Any], ...]) -> Table:
+    names, columns = message["columns"], list(map(integers, arrays))
+    entity = columns.pop() if message["has_entity"] and columns else None
+    if len(names) != len(columns):
         raise FrameError("there is one array for each column")
-    return Table(dict(zip(names, wide, strict=True)), wire.integer("rows"), entity)
+    return Table(dict(zip(names, columns, strict=True)), message["rows"], entity)

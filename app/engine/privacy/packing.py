@@ -1,14 +1,20 @@
-"""The parts of questions on the wire: groupings and arrays travel once, beside the JSON."""
+"""The parts of questions on the wire: groupings and arrays travel once, beside the JSON.
+
+The JSON names a grouping by its number in the header's list and an array by its number in the
+frame. Decoding has two kinds of failure: what has not the form of a part is a `FrameError`, and
+a part of the right form that is not allowed a `QuestionRefused`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, Tag
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import (
@@ -17,6 +23,7 @@ from app.engine.privacy.declared import (
     RowNumber,
     function_from_json,
 )
+from app.engine.privacy.forms import Form, Items, Whole, told_apart_by
 from app.engine.privacy.queries import (
     Candidate,
     Contribution,
@@ -33,28 +40,155 @@ from app.engine.privacy.queries import (
     TupleNumber,
     Tuples,
 )
-from app.engine.privacy.query_fields import Fields, all_integers, integer, number, one_of, text
-from app.engine.privacy.references import Reference, narrowed_reference, on_grid
+from app.engine.privacy.references import Reference, narrowed_reference, numbers, on_grid
 from app.engine.privacy.wire import FrameError, narrowed
 
 T = TypeVar("T")
 MOST_COLUMNS = 4096
 _MOST_GROUPED = 2**20
 _MOST_GROUPED_TOGETHER = 2**22
-_COUNT = {"columns", "groupings", "rule", "limit", "norm"}
-_RULES: tuple[Rule, ...] = ("rows", "distinct", "one", "clipped")
+# Half of what int64 holds, so that the differences of any two codes do too.
+_Code = Annotated[int, Field(gt=-(2**62), lt=2**62)]
+
+
+class _TailForm(Form):
+    tail: Whole
+    merge: NotRequired[Items[_Code]]
+
+
+class RegularGroupingForm(_TailForm):
+    """A cell for each of `regular` codes."""
+
+    regular: Whole
+
+
+class CutGroupingForm(_TailForm):
+    edges: Items[_Code]
+
+
+GroupingForm = Annotated[
+    Annotated[RegularGroupingForm, Tag("regular")] | Annotated[CutGroupingForm, Tag("edges")],
+    told_apart_by("regular", "edges"),
+]
+
+
+class CellsForm(Form):
+    columns: Annotated[Items[str], Field(max_length=MOST_COLUMNS)]
+    groupings: dict[str, Whole]
+
+
+@final
+class CountForm(CellsForm):
+    rule: Rule
+    limit: Whole | None
+    norm: float | None
+    function: NotRequired[dict[str, Any]]
+
+
+@final
+class SumForm(CellsForm):
+    sum: str
+    low: float
+    high: float
+
+
+class PartsForm(Form):
+    """`numbers` of all cells in a row, of which each cell has as many as `sizes` says."""
+
+    names: Items[str]
+    sizes: Items[Whole]
+    numbers: Items[Whole]
+
+
+class TuplesForm(CellsForm):
+    items: Whole
+    parts: dict[str, PartsForm]
+
+
+@final
+class TupleCountForm(Form):
+    tuples: TuplesForm
+    limit: Whole
+
+
+QueryForm = Annotated[
+    Annotated[SumForm, Tag("sum")]
+    | Annotated[TupleCountForm, Tag("tuples")]
+    | Annotated[CountForm, Tag("rule")],
+    told_apart_by("sum", "tuples", "rule"),
+]
+
+
+class KeysForm(CellsForm):
+    limit: Whole
+
+
+@final
+class NumbersOfRowsForm(Form):
+    rows: Whole
+
+
+@final
+class NumbersOfTuplesForm(Form):
+    tuples: TuplesForm
+
+
+@final
+class RegularValuesForm(Form):
+    regular: str
+
+
+@final
+class ValuesOfColumnForm(Form):
+    column: str
+
+
+class QuantileForm(Form):
+    q: float
+    grid: Whole
+    of: Annotated[
+        Annotated[NumbersOfRowsForm, Tag("rows")]
+        | Annotated[NumbersOfTuplesForm, Tag("tuples")]
+        | Annotated[RegularValuesForm, Tag("regular")]
+        | Annotated[ValuesOfColumnForm, Tag("column")],
+        told_apart_by("rows", "tuples", "regular", "column"),
+    ]
+
+
+@final
+class GridReferenceForm(Form):
+    cells: Whole
+    apart: Whole
+
+
+@final
+class FactorsForm(Form):
+    factors: Annotated[Items[Whole], Field(max_length=MOST_COLUMNS)]
+
+
+ReferenceForm = Annotated[
+    Annotated[GridReferenceForm, Tag("cells")] | Annotated[FactorsForm, Tag("factors")],
+    told_apart_by("cells", "factors"),
+]
+
+
+class CandidateForm(Form):
+    count: CountForm
+    reference: ReferenceForm
+    weight: float
+    bias: float
 
 
 @dataclass
 class Packing:
     """Collects the groupings and arrays of a question; equal groupings travel once."""
 
-    groupings: list[dict[str, Any]] = field(default_factory=list)
+    groupings: list[Any] = field(default_factory=list)
     arrays: list[NDArray[Any]] = field(default_factory=list)
     _numbers: dict[Grouping, int] = field(default_factory=dict)
     _vectors: dict[tuple[tuple[int, ...], bytes], int] = field(default_factory=dict)
 
-    def query(self, query: Query) -> dict[str, Any]:
+    def query(self, query: Query) -> CountForm | SumForm | TupleCountForm:
         match query:
             case Count():
                 return self.count(query)
@@ -68,35 +202,42 @@ class Packing:
             case TupleCount():
                 return {"tuples": self._tuples(query.tuples), "limit": query.limit}
 
-    def count(self, count: Count) -> dict[str, Any]:
+    def count(self, count: Count) -> CountForm:
         contribution = count.contribution
-        wire = {
-            **self._cells(count.columns, count.groupings),
+        cells = self._cells(count.columns, count.groupings)
+        form: CountForm = {
+            "columns": cells["columns"],
+            "groupings": cells["groupings"],
             "rule": contribution.rule,
             "limit": contribution.limit,
             "norm": None if contribution.norm is None else float(contribution.norm),
         }
         if count.function is not None:
-            wire["function"] = self._function(count.function)
-        return wire
+            form["function"] = self._function(count.function)
+        return form
 
-    def quantile(self, query: Quantile) -> dict[str, Any]:
-        wire: dict[str, Any] = {"q": float(query.q), "grid": len(self.arrays)}
+    def quantile(self, query: Quantile) -> QuantileForm:
+        grid = len(self.arrays)
         self.arrays.append(np.array(query.grid, dtype=np.float64))
+        return {"q": float(query.q), "grid": grid, "of": self._numbers_of(query)}
+
+    def _numbers_of(
+        self, query: Quantile
+    ) -> NumbersOfRowsForm | NumbersOfTuplesForm | RegularValuesForm | ValuesOfColumnForm:
         match query.of:
             case RowNumber():
-                return wire | {"of": {"rows": query.of.most}}
+                return {"rows": query.of.most}
             case TupleNumber():
-                return wire | {"of": {"tuples": self._tuples(query.of.tuples)}}
+                return {"tuples": self._tuples(query.of.tuples)}
             case column if query.regular_only:
-                return wire | {"of": {"regular": column}}
+                return {"regular": column}
             case column:
-                return wire | {"of": {"column": column}}
+                return {"column": column}
 
-    def keys(self, query: Keys) -> dict[str, Any]:
+    def keys(self, query: Keys) -> KeysForm:
         return {**self._cells(query.columns, query.groupings), "limit": query.limit}
 
-    def candidate(self, candidate: Candidate) -> dict[str, Any]:
+    def candidate(self, candidate: Candidate) -> CandidateForm:
         return {
             "count": self.count(candidate.count),
             "reference": self._reference(candidate.reference),
@@ -104,7 +245,7 @@ class Packing:
             "bias": float(candidate.bias),
         }
 
-    def _reference(self, reference: Reference) -> dict[str, Any]:
+    def _reference(self, reference: Reference) -> GridReferenceForm | FactorsForm:
         """A whole array travels as integers of its grid; equal vectors travel once."""
         if not isinstance(reference, GridReference) and len(reference) == 1:
             reference = on_grid(reference[0])
@@ -112,7 +253,7 @@ class Packing:
             reference = narrowed_reference(reference)
             self.arrays += [reference.steps, narrowed(reference.apart)]
             return {"cells": len(self.arrays) - 2, "apart": len(self.arrays) - 1}
-        return {"factors": [self._vector(_as_float(factor)) for factor in reference]}
+        return {"factors": [self._vector(numbers(factor)) for factor in reference]}
 
     def _vector(self, vector: NDArray[np.float64]) -> int:
         number = self._vectors.setdefault((vector.shape, vector.tobytes()), len(self.arrays))
@@ -120,16 +261,16 @@ class Packing:
             self.arrays.append(vector)
         return number
 
-    def _cells(self, columns: Sequence[str], groupings: Mapping[str, Grouping]) -> dict[str, Any]:
-        numbers = {name: self._grouping(grouping) for name, grouping in groupings.items()}
-        return {"columns": list(columns), "groupings": numbers}
+    def _cells(self, columns: Sequence[str], groupings: Mapping[str, Grouping]) -> CellsForm:
+        places = {name: self._grouping(grouping) for name, grouping in groupings.items()}
+        return {"columns": list(columns), "groupings": places}
 
-    def _tuples(self, tuples: Tuples) -> dict[str, Any]:
+    def _tuples(self, tuples: Tuples) -> TuplesForm:
         self.arrays.append(tuples.items)
         return {
-            **self._cells(tuples.columns, tuples.groupings),
             "items": len(self.arrays) - 1,
-            "parts": {name: _parts_to_wire(parts) for name, parts in tuples.parts.items()},
+            **self._cells(tuples.columns, tuples.groupings),
+            "parts": {name: _parts_form(parts) for name, parts in tuples.parts.items()},
         }
 
     def _function(self, function: EntityFunction) -> dict[str, Any]:
@@ -148,122 +289,109 @@ class Packing:
         return number
 
 
-def _as_float(factor: Any) -> NDArray[np.float64]:
-    array = np.asarray(factor)
-    if array.dtype.kind not in "fiu":
-        raise QuestionRefused("a reference holds numbers")
-    return array.astype(np.float64)
-
-
 @dataclass(frozen=True)
 class Unpacking:
+    """Makes the parts of a question from their forms, and what these name by number."""
+
     groupings: tuple[Grouping, ...]
     arrays: tuple[NDArray[Any], ...]
+    _contributions: dict[tuple[Rule, int | None, float | None], Contribution] = field(
+        default_factory=dict
+    )
 
     @classmethod
-    def of(cls, wire: Fields, arrays: tuple[NDArray[Any], ...]) -> Unpacking:
-        listed = wire.items("groupings")
-        # A short text can stand for a long grouping: the sum is bounded, not only each.
-        stated = [each.get("regular", 0) for each in listed if isinstance(each, dict)]
-        if sum(map(integer, stated)) > _MOST_GROUPED_TOGETHER:
+    def of(cls, groupings: Sequence[Any], arrays: tuple[NDArray[Any], ...]) -> Unpacking:
+        # A short text can stand for a long grouping. So all are bounded before any is made, each
+        # and together; a negative number among them would otherwise make room for others.
+        for form in groupings:
+            if not all(0 <= form.get(name, 0) <= _MOST_GROUPED for name in ("tail", "regular")):
+                raise QuestionRefused("a grouping has too many cells")
+        if sum(form.get("regular", 0) for form in groupings) > _MOST_GROUPED_TOGETHER:
             raise QuestionRefused("the groupings have too many cells")
-        return cls(tuple(_grouping(each) for each in listed), arrays)
+        return cls(tuple(map(_grouping, groupings)), arrays)
 
-    def query(self, value: Any) -> Query:
-        if isinstance(value, dict) and "sum" in value:
-            wire = Fields(value, {"sum", "low", "high", "columns", "groupings"})
-            name, low, high = wire.text("sum"), wire.number("low"), wire.number("high")
-            columns, groupings = self._cells(wire)
+    def query(self, form: CountForm | SumForm | TupleCountForm) -> Query:
+        if "sum" in form:
+            columns, groupings = self._cells(form)
+            name, low, high = form["sum"], form["low"], form["high"]
             return allowed(lambda: Sum(name, low, high, columns, groupings))
-        if isinstance(value, dict) and "tuples" in value:
-            wire = Fields(value, {"tuples", "limit"})
-            tuples, limit = self._tuples(wire.value("tuples")), wire.integer("limit")
+        if "tuples" in form:
+            tuples, limit = self._tuples(form["tuples"]), form["limit"]
             return allowed(lambda: TupleCount(tuples, limit))
-        return self.count(value)
+        return self.count(form)
 
-    def count(self, value: Any) -> Count:
-        has_function = isinstance(value, dict) and "function" in value
-        wire = Fields(value, _COUNT | {"function"} if has_function else _COUNT)
-        columns, groupings = self._cells(wire)
-        function = self._function(wire.mapping("function")) if has_function else None
-        return Count(columns, groupings, _contribution(wire), function)
+    def count(self, form: CountForm) -> Count:
+        function = self._function(form["function"]) if "function" in form else None
+        contribution = self._contribution((form["rule"], form["limit"], form["norm"]))
+        return Count(*self._cells(form), contribution, function)
 
-    def quantile(self, value: Any) -> Quantile:
-        wire = Fields(value, {"q", "grid", "of"})
-        q, grid = wire.number("q"), self._pick(self.arrays, wire.value("grid"))
+    def _contribution(self, fields: tuple[Rule, int | None, float | None]) -> Contribution:
+        # Thousands of candidates have the same few, and checking each takes longer than looking.
+        if fields not in self._contributions:
+            self._contributions[fields] = allowed(lambda: Contribution(*fields))
+        return self._contributions[fields]
+
+    def quantile(self, form: QuantileForm) -> Quantile:
+        q, of, grid = form["q"], form["of"], self._pick(self.arrays, form["grid"])
         if grid.ndim != 1 or grid.dtype != np.float64:
             raise FrameError("a grid is a vector of 64-bit floats")
-        numbers = wire.mapping("of")
-        points, of = tuple(grid.tolist()), self._numbers(numbers)
-        return allowed(lambda: Quantile(of, q, points, regular_only="regular" in numbers))
+        points = tuple(grid.tolist())
+        if "regular" in of:
+            column = of["regular"]
+            return allowed(lambda: Quantile(column, q, points, regular_only=True))
+        return allowed(lambda: Quantile(self._numbers_of(of), q, points))
 
-    def keys(self, value: Any) -> Keys:
-        wire = Fields(value, {"columns", "groupings", "limit"})
-        columns, groupings = self._cells(wire)
-        limit = wire.integer("limit")
-        return allowed(lambda: Keys(columns, groupings, limit))
+    def _numbers_of(
+        self, form: NumbersOfRowsForm | NumbersOfTuplesForm | ValuesOfColumnForm
+    ) -> RowNumber | TupleNumber | str:
+        if "rows" in form:
+            return RowNumber(form["rows"])
+        if "tuples" in form:
+            return TupleNumber(self._tuples(form["tuples"]))
+        return form["column"]
 
-    def _numbers(self, value: dict[str, Any]) -> RowNumber | TupleNumber | str:
-        if "rows" in value:
-            most = Fields(value, {"rows"}).integer("rows")
-            return allowed(lambda: RowNumber(most))
-        if "tuples" in value:
-            return TupleNumber(self._tuples(Fields(value, {"tuples"}).value("tuples")))
-        key = "regular" if "regular" in value else "column"
-        return Fields(value, {key}).text(key)
+    def keys(self, form: KeysForm) -> Keys:
+        return allowed(lambda: Keys(*self._cells(form), form["limit"]))
 
-    def _cells(self, wire: Fields) -> tuple[tuple[str, ...], dict[str, Grouping]]:
-        columns = tuple(text(name) for name in wire.items("columns"))
-        if len(columns) > MOST_COLUMNS:
-            raise FrameError("a query names too many columns")
-        return columns, {
-            text(name): self._pick(self.groupings, number)
-            for name, number in wire.mapping("groupings").items()
-        }
+    def candidate(self, form: CandidateForm) -> Candidate:
+        reference = self._reference(form["reference"])
+        return Candidate(self.count(form["count"]), reference, form["weight"], form["bias"])
 
-    def _tuples(self, value: Any) -> Tuples:
-        wire = Fields(value, {"columns", "groupings", "items", "parts"})
-        columns, groupings = self._cells(wire)
-        parts = {text(name): _parts_from_wire(each) for name, each in wire.mapping("parts").items()}
-        items = self._pick(self.arrays, wire.value("items"))
-        if items.dtype != np.int32:
-            raise FrameError("tuples are 32-bit integers")
-        return allowed(lambda: Tuples(columns, groupings, items, parts))
-
-    def _function(self, value: dict[str, Any]) -> EntityFunction:
-        return allowed(
-            lambda: function_from_json(value, lambda number: self._pick(self.groupings, number))
-        )
-
-    def candidate(self, value: Any) -> Candidate:
-        wire = Fields(value, {"count", "reference", "weight", "bias"})
-        return Candidate(
-            self.count(wire.value("count")),
-            self._reference(wire.mapping("reference")),
-            wire.number("weight"),
-            wire.number("bias"),
-        )
-
-    def _reference(self, value: dict[str, Any]) -> Reference:
-        if "cells" in value:
-            wire = Fields(value, {"cells", "apart"})
-            cells = self._pick(self.arrays, wire.value("cells"))
-            apart = self._pick(self.arrays, wire.value("apart"))
+    def _reference(self, form: GridReferenceForm | FactorsForm) -> Reference:
+        if "cells" in form:
+            cells = self._pick(self.arrays, form["cells"])
+            apart = self._pick(self.arrays, form["apart"])
             return allowed(lambda: GridReference(cells, apart))
-        numbers = Fields(value, {"factors"}).items("factors")
-        if len(numbers) > MOST_COLUMNS:
-            raise FrameError("a reference has too many factors")
-        factors = tuple(self._pick(self.arrays, number) for number in numbers)
+        factors = tuple(self._pick(self.arrays, number) for number in form["factors"])
         if any(factor.dtype != np.float64 for factor in factors):
             raise FrameError("a reference holds 64-bit floats")
         return factors
 
+    def _cells(self, form: CellsForm) -> tuple[tuple[str, ...], dict[str, Grouping]]:
+        return tuple(form["columns"]), {
+            name: self._pick(self.groupings, number) for name, number in form["groupings"].items()
+        }
+
+    def _tuples(self, form: TuplesForm) -> Tuples:
+        parts = {name: _parts(each) for name, each in form["parts"].items()}
+        items = self._pick(self.arrays, form["items"])
+        if items.dtype != np.int32:
+            raise FrameError("tuples are 32-bit integers")
+        return allowed(lambda: Tuples(*self._cells(form), items, parts))
+
+    def _function(self, form: dict[str, Any]) -> EntityFunction:
+        return allowed(lambda: function_from_json(form, self._numbered_grouping))
+
+    def _numbered_grouping(self, number: Any) -> Grouping:
+        if type(number) is not int:
+            raise FrameError("a function names its groupings by number")
+        return self._pick(self.groupings, number)
+
     @staticmethod
-    def _pick(items: Sequence[T], number: Any) -> T:
-        index = integer(number)
-        if not 0 <= index < len(items):
+    def _pick(items: Sequence[T], number: int) -> T:
+        if not 0 <= number < len(items):
             raise FrameError("a number points outside the frame")
-        return items[index]
+        return items[number]
 
 
 def allowed(make: Callable[[], T]) -> T:
@@ -274,43 +402,22 @@ def allowed(make: Callable[[], T]) -> T:
         raise QuestionRefused(str(error)) from None
 
 
-def _parts_to_wire(parts: Parts) -> dict[str, Any]:
+def _parts_form(parts: Parts) -> PartsForm:
     return {
         "names": list(parts.names),
-        "sizes": [len(numbers) for numbers in parts.of_cell],
-        "numbers": [number for numbers in parts.of_cell for number in numbers],
+        "sizes": [len(each) for each in parts.of_cell],
+        "numbers": [number for each in parts.of_cell for number in each],
     }
 
 
-def _parts_from_wire(value: Any) -> Parts:
-    wire = Fields(value, {"names", "sizes", "numbers"})
-    names = tuple(text(name) for name in wire.items("names"))
-    numbers = iter([integer(number) for number in wire.items("numbers")])
-    sizes = [integer(size) for size in wire.items("sizes")]
-    of_cell = tuple(tuple(islice(numbers, max(size, 0))) for size in sizes)
-    return allowed(lambda: Parts(names, of_cell))
+def _parts(form: PartsForm) -> Parts:
+    rest = iter(form["numbers"])
+    of_cell = tuple(tuple(islice(rest, max(size, 0))) for size in form["sizes"])
+    return allowed(lambda: Parts(tuple(form["names"]), of_cell))
 
 
-def _contribution(wire: Fields) -> Contribution:
-    rule = one_of(_RULES, wire.text("rule"))
-    limit = wire.value("limit")
-    norm = wire.value("norm")
-    limit = None if limit is None else integer(limit)
-    norm = None if norm is None else number(norm)
-    return allowed(lambda: Contribution(rule, limit, norm))
-
-
-def _grouping(value: Any) -> Grouping:
-    known = {"tail", "regular", "edges", "merge"}
-    if not isinstance(value, dict) or not {"tail"} < set(value) <= known:
-        raise FrameError("this is no grouping")
-    for name in ("edges", "merge"):
-        if name in value and not all_integers(value[name]):
-            raise FrameError("this is no grouping")
-    for name in ("tail", "regular"):
-        if name in value and not 0 <= integer(value[name]) <= _MOST_GROUPED:
-            raise QuestionRefused("a grouping has too many cells")
+def _grouping(form: Any) -> Grouping:
     try:
-        return Grouping.from_json(value)
-    except (ValueError, KeyError, OverflowError):
+        return Grouping.from_json(form)
+    except ValueError:
         raise QuestionRefused("a grouping is malformed") from None

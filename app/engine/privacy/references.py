@@ -79,7 +79,7 @@ CheckedReference = GridCells | ProductCells
 
 def on_grid(array: Any) -> GridReference:
     """An array of counts rounded to the grid. Raises `QuestionRefused` for what is no such."""
-    values = _numbers(array)
+    values = numbers(array)
     flat = values.reshape(-1)
     with np.errstate(over="ignore"):
         _check_size(math.fsum(float(np.abs(flat[part]).sum()) for part in _parts(flat.size)))
@@ -158,7 +158,7 @@ def checked_reference(reference: Reference, shape: tuple[int, ...]) -> CheckedRe
     """
     if isinstance(reference, GridReference):
         return _checked_cells(reference, shape)
-    factors = tuple(_numbers(factor) for factor in reference)
+    factors = tuple(numbers(factor) for factor in reference)
     shapes = tuple(factor.shape for factor in factors)
     if shapes == (shape,):
         return _checked_cells(on_grid(factors[0]), shape)
@@ -183,7 +183,7 @@ def _checked_cells(reference: GridReference, shape: tuple[int, ...]) -> GridCell
     return checked
 
 
-def _numbers(array: Any) -> NDArray[np.float64]:
+def numbers(array: Any) -> NDArray[np.float64]:
     values = np.asarray(array)
     if values.dtype.kind not in "fiu":
         raise QuestionRefused("a reference holds numbers")

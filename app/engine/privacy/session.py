@@ -21,14 +21,17 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, NotRequired, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from app.engine.privacy.forms import Form, Reader
 from app.engine.privacy.journal import Journal, JournalEntry, kept_question
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import (
+    LossForm,
     decode_answer,
     decode_question,
     encode_answer,
@@ -58,7 +61,46 @@ MOST_QUESTIONS = 100_000
 MOST_PROGRESS = 10_000
 LONGEST_STAGE = 64
 _LONGEST_DETAIL = 4096
-_STAGE = re.compile(rf"[A-Za-z0-9 ,.:()/_-]{{0,{LONGEST_STAGE}}}", re.ASCII)
+_STAGE = "A-Za-z0-9 ,.:()/_-"
+
+
+class OpenMessage(Form):
+    type: Literal["open"]
+    # Read by their own parsers, which name what is wrong.
+    schema: dict[str, Any]
+    unit: dict[str, Any]
+    allowance: LossForm
+    task: dict[str, Any]
+
+
+class RefusedMessage(Form):
+    type: Literal["refused"]
+    reason: Literal["budget", "question"]
+    message: str
+
+
+class ProgressMessage(Form):
+    type: Literal["progress"]
+    fraction: Annotated[float, Field(ge=0, le=1)]
+    stage: Annotated[str, Field(max_length=LONGEST_STAGE, pattern=f"^[{_STAGE}]*$")]
+
+
+class ResultMessage(Form):
+    type: Literal["result"]
+    statement: NotRequired[Any]
+
+
+class FailureMessage(Form):
+    type: Literal["failure"]
+    detail: str
+
+
+# What a child may send besides questions, which `decode_question` reads.
+_REPORT = Reader[ProgressMessage | ResultMessage | FailureMessage](
+    Annotated[ProgressMessage | ResultMessage | FailureMessage, Field(discriminator="type")]
+)
+_OPEN = Reader[OpenMessage](OpenMessage)
+_REFUSED = Reader[RefusedMessage](RefusedMessage)
 
 
 class SessionEnded(Exception):
@@ -95,27 +137,23 @@ class Opening:
     arrays: tuple[NDArray[Any], ...] = ()
 
     def to_frame(self) -> Frame:
-        return Frame(
-            {
-                "type": "open",
-                "schema": self.schema.to_wire(),
-                "unit": self.unit.to_wire(),
-                "allowance": loss_to_json(self.allowance),
-                "task": dict(self.task),
-            },
-            self.arrays,
-        )
+        message: OpenMessage = {
+            "type": "open",
+            "schema": self.schema.to_wire(),
+            "unit": self.unit.to_wire(),
+            "allowance": loss_to_json(self.allowance),
+            "task": dict(self.task),
+        }
+        return Frame(dict(message), self.arrays)
 
     @classmethod
     def from_frame(cls, frame: Frame) -> Opening:
-        header = frame.header
-        if header.get("type") != "open":
-            raise FrameError("a session begins with its opening")
+        message = _OPEN(frame.header)
         return cls(
-            Schema.parse(header["schema"]),
-            PrivacyUnit.parse(header["unit"]),
-            loss_from_json(header["allowance"]),
-            header["task"],
+            Schema.parse(message["schema"]),
+            PrivacyUnit.parse(message["unit"]),
+            loss_from_json(message["allowance"]),
+            message["task"],
             frame.arrays,
         )
 
@@ -169,9 +207,12 @@ class RemoteSession(Asking):
         if report != self._reported and self._reports < MOST_PROGRESS:
             self._reported = report
             self._reports += 1
-            self._channel.send(
-                Frame({"type": "progress", "fraction": report[0], "stage": report[1]})
-            )
+            message: ProgressMessage = {
+                "type": "progress",
+                "fraction": report[0],
+                "stage": report[1],
+            }
+            self._channel.send(Frame(dict(message)))
 
     def finish(self, model: bytes, statement: Mapping[str, Any] | None = None) -> None:
         """Hands in the fitted model, which ends the session; `statement` is JSON about it."""
@@ -189,7 +230,7 @@ class RemoteSession(Asking):
         self._channel.send_packed(packed)
         frame = self._channel.receive()
         if frame.header.get("type") == "refused":
-            raise _refusal(frame.header)
+            raise _refusal(_REFUSED(frame.header))
         answer = decode_answer(question, frame)
         self._remaining = self._remaining - question.loss
         if isinstance(answer, FoundValues):
@@ -197,13 +238,13 @@ class RemoteSession(Asking):
         return answer
 
 
-def _refusal(header: Mapping[str, Any]) -> BudgetExhausted | QuestionRefused:
-    kind = BudgetExhausted if header.get("reason") == "budget" else QuestionRefused
-    return kind(str(header.get("message")))
+def _refusal(refused: RefusedMessage) -> BudgetExhausted | QuestionRefused:
+    kind = BudgetExhausted if refused["reason"] == "budget" else QuestionRefused
+    return kind(refused["message"])
 
 
 def _plain_stage(stage: str) -> str:
-    return re.sub(r"[^A-Za-z0-9 ,.:()/_-]", "_", stage)[:LONGEST_STAGE]
+    return re.sub(f"[^{_STAGE}]", "_", stage)[:LONGEST_STAGE]
 
 
 class Admission(Protocol):
@@ -281,16 +322,16 @@ class SessionServer(Generic[A]):
     def _serve(self) -> bytes:
         while True:
             frame = self._channel.receive()
-            match frame.header.get("type"):
-                case "result":
-                    self.statement = frame.header.get("statement")
-                    return _model(frame)
-                case "failure":
-                    raise ChildFailed("the synthesizer gave up", _detail(frame))
-                case "progress":
-                    self._report(frame)
-                case _:
-                    self._channel.send_packed(self._reply(frame))
+            if frame.header.get("type") not in ("progress", "result", "failure"):
+                self._channel.send_packed(self._reply(frame))
+                continue
+            report = _REPORT(frame.header)
+            if report["type"] == "result":
+                self.statement = report.get("statement")
+                return _model(frame)
+            if report["type"] == "failure":
+                raise ChildFailed("the synthesizer gave up", report["detail"][:_LONGEST_DETAIL])
+            self._report(report, frame.arrays)
 
     def _reply(self, frame: Frame) -> bytes:
         self._asked += 1
@@ -331,11 +372,13 @@ class SessionServer(Generic[A]):
             self._kernel.adopt(found)
         return entry.answer
 
-    def _report(self, frame: Frame) -> None:
+    def _report(self, progress: ProgressMessage, arrays: tuple[NDArray[Any], ...]) -> None:
         self._reports += 1
         if self._reports > MOST_PROGRESS:
             raise ProtocolBroken("the synthesizer reported progress too often")
-        self._on_progress(*_progress(frame))
+        if arrays:
+            raise FrameError("progress comes without arrays")
+        self._on_progress(progress["fraction"], progress["stage"])
 
 
 def _ended(error: FrameError) -> SessionEnded:
@@ -344,30 +387,12 @@ def _ended(error: FrameError) -> SessionEnded:
     return ProtocolBroken("the synthesizer sent what is no question")
 
 
-def _progress(frame: Frame) -> tuple[float, str]:
-    if set(frame.header) != {"type", "fraction", "stage"} or frame.arrays:
-        raise FrameError("this is no progress")
-    fraction, stage = frame.header["fraction"], frame.header["stage"]
-    if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
-        raise FrameError("a fraction lies between 0 and 1")
-    if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
-        raise FrameError("a stage is a short plain text")
-    return float(fraction), stage
-
-
 def _model(frame: Frame) -> bytes:
-    if not set(frame.header) <= {"type", "statement"} or len(frame.arrays) != 1:
-        raise FrameError("this is no result")
-    (model,) = frame.arrays
-    if model.dtype != np.uint8 or model.ndim != 1:
-        raise FrameError("this is no result")
-    return model.tobytes()
+    if len(frame.arrays) != 1 or frame.arrays[0].dtype != np.uint8 or frame.arrays[0].ndim != 1:
+        raise FrameError("a result is the bytes of one model")
+    return frame.arrays[0].tobytes()
 
 
-def _detail(frame: Frame) -> str:
-    detail = frame.header.get("detail")
-    return detail[:_LONGEST_DETAIL] if isinstance(detail, str) else ""
-
-
-def _refused(reason: str, refusal: Exception) -> bytes:
-    return pack(Frame({"type": "refused", "reason": reason, "message": str(refusal)}))
+def _refused(reason: Literal["budget", "question"], refusal: Exception) -> bytes:
+    message: RefusedMessage = {"type": "refused", "reason": reason, "message": str(refusal)}
+    return pack(Frame(dict(message)))

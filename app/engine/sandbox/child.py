@@ -14,7 +14,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from app.engine.method.base import (
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
 from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Described, FitTask, Sample
+from app.engine.sandbox.protocol import Check, Checked, Describe, Described, FitTask, Sample
 from app.engine.schema import Schema
 from app.engine.table import generator
 
@@ -90,7 +90,7 @@ def _reply(channel: Channel, request: Frame) -> None:
     try:
         match request.header.get("type"):
             case "describe":
-                channel.send(_described(request.header).to_frame())
+                channel.send(_described(Describe.from_frame(request.header)).to_frame())
             case "check":
                 channel.send(_checked(Check.from_frame(request.header)).to_frame())
             case "check_public":
@@ -105,8 +105,8 @@ def _reply(channel: Channel, request: Frame) -> None:
         channel.send(protocol.failure(_told(error)))
 
 
-def _described(header: Mapping[str, Any]) -> Described:
-    synthesizer = registry.load(header["name"])
+def _described(request: Describe) -> Described:
+    synthesizer = registry.load(request.name)
     return Described(
         synthesizer.name,
         synthesizer.title,
@@ -152,10 +152,10 @@ class _HostsChunks:
         self.schema = schema
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-        self._channel.send(Frame({"type": "read", "columns": list(columns)}))
-        while (frame := self._channel.receive()).header.get("type") == "chunk":
-            yield dict(zip(frame.header["columns"], frame.arrays, strict=True))
-            self._channel.send(Frame({"type": "next"}))
+        self._channel.send(protocol.read_frame(columns))
+        while (chunk := protocol.chunk_of(self._channel.receive())) is not None:
+            yield chunk
+            self._channel.send(protocol.NEXT)
 
 
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:

@@ -50,11 +50,13 @@ def check_public(
     channel = Channel(connection, MOST_BYTES_FROM_CHILD)
     channel.send(request.to_frame("check_public"))
     reading: Iterator[Mapping[str, NDArray[Any]]] = iter(())
-    while (frame := _received(channel)).header.get("type") in ("read", "next"):
-        if frame.header["type"] == "read":
-            reading = iter(public.chunks(protocol.read_columns(frame, public.schema)))
+    while True:
+        reply = protocol.reply_of(_received(channel))
+        if reply["type"] == "read":
+            reading = iter(public.chunks(protocol.read_columns(reply, public.schema)))
+        elif reply["type"] != "next":
+            return protocol.public_checked(reply)
         channel.send(protocol.chunk_frame(next(reading, None)))
-    return protocol.public_checked(frame)
 
 
 def counts(connection: socket.socket, request: Sample) -> CountsTable:
@@ -116,7 +118,7 @@ def _asked(connection: socket.socket, request: Frame) -> Frame:
 
 def _received(channel: Channel) -> Frame:
     frame = channel.receive()
-    if frame.header.get("type") == "failed":
-        detail = frame.header.get("detail")
-        raise ChildGaveUp(detail if isinstance(detail, str) else "")
+    reply = protocol.reply_of(frame)
+    if reply["type"] == "failed":
+        raise ChildGaveUp(reply["detail"])
     return frame

@@ -16,10 +16,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from app.engine.columns.axes import Axes
 from app.engine.method.base import (
@@ -31,20 +32,185 @@ from app.engine.method.base import (
     PublicFacts,
 )
 from app.engine.method.model_file import ModelFormatError
+from app.engine.privacy.forms import Form, Items, Reader, Whole, integers
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.messages import loss_from_json, loss_to_json
-from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.messages import LossForm, loss_from_json, loss_to_json
+from app.engine.privacy.packing import GroupingForm
+from app.engine.privacy.queries import Contribution, Count, Rule
 from app.engine.privacy.wire import Frame, FrameError, narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
 
+# Values of one part of a sample: 32 MiB at 8 bytes, half of what a host takes in one frame.
 VALUES_PER_PART = 2**22
-"""A sample travels in parts of at most so many values."""
-
 MOST_EXPECTED_ERRORS = 10_000
 _MOST_PROBLEMS = 100
 _LONGEST_TEXT = 10_000
-_DESCRIBED = ("name", "title", "reference")
+
+_Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
+_Size = Annotated[int, Field(ge=0, lt=2**63)]
+_Seed = Annotated[int, Field(ge=0, lt=2**64)]
+_Distance = Annotated[float, Field(ge=0)]
+_ProblemForm = Annotated[Items[_Text], Field(min_length=3, max_length=3)]
+_ProblemsForm = Annotated[Items[_ProblemForm], Field(max_length=_MOST_PROBLEMS)]
+
+
+class DescribeMessage(Form):
+    type: Literal["describe"]
+    name: str
+
+
+class PublicFactsForm(Form):
+    schema: dict[str, Any]
+    rows: Whole
+
+
+class LimitsForm(Form):
+    max_total_rows: Whole
+    rows: Whole | None
+    memory_bytes: Whole
+    time_s: float
+
+
+class CheckMessage(Form):
+    type: Literal["check", "check_public"]
+    name: str
+    form: dict[str, Any]
+    schema: dict[str, Any]
+    unit: dict[str, Any]
+    loss: LossForm
+    public: PublicFactsForm | None
+    limits: LimitsForm
+
+
+class SampleMessage(Form):
+    type: Literal["sample"]
+    name: str
+    schema: dict[str, Any]
+    unit: dict[str, Any]
+    rows: Whole | None
+    seed: _Seed
+    most_rows: Whole
+    kind: Literal["rows", "counts"]
+
+
+class ChunkMessage(Form):
+    type: Literal["chunk"]
+    columns: Items[str]
+
+
+class NoMoreChunksMessage(Form):
+    type: Literal["end"]
+
+
+class PublicTableForm(Form):
+    schema: dict[str, Any]
+    columns: Items[str]
+    rows: Whole
+    entity: bool
+
+
+class FitForm(Form):
+    name: str
+    params: dict[str, Any]
+    seed: _Seed
+    public: PublicTableForm | None
+
+
+class ExpectedErrorForm(Form):
+    columns: Items[_Text]
+    distance: _Distance
+    confidence: _Distance
+
+
+class StatementForm(Form):
+    expected_errors: Annotated[Items[ExpectedErrorForm], Field(max_length=MOST_EXPECTED_ERRORS)]
+
+
+class DescribedMessage(Form):
+    type: Literal["described"]
+    name: _Text
+    title: _Text
+    reference: _Text
+    params_schema: dict[str, Any]
+
+
+class CheckedMessage(Form):
+    type: Literal["checked"]
+    params: dict[str, Any] | None
+    delta_share: Annotated[float, Field(ge=0, lt=1)]
+    looks_at_public: bool
+    cells: _Size
+    memory_bytes: _Size
+    expected_error: _Distance
+    least_expected_error: _Distance | None
+    problems: _ProblemsForm
+
+
+class PublicCheckedMessage(Form):
+    type: Literal["public_checked"]
+    problems: _ProblemsForm
+
+
+class ReadMessage(Form):
+    type: Literal["read"]
+    columns: Items[_Text]
+
+
+class NextMessage(Form):
+    type: Literal["next"]
+
+
+class PartMessage(Form):
+    type: Literal["part"]
+    columns: Items[_Text]
+    rows: _Size
+    entity: bool
+
+
+class EndMessage(Form):
+    type: Literal["end"]
+    columns: Items[_Text]
+    rows: _Size
+
+
+class CountsMessage(Form):
+    type: Literal["counts"]
+    axes: Items[Annotated[list[str | GroupingForm], Field(min_length=2, max_length=2)]]
+    rule: Rule
+    limit: Whole | None
+    norm: float | None
+
+
+class FailedMessage(Form):
+    type: Literal["failed"]
+    detail: _Text
+
+
+Request = DescribeMessage | CheckMessage | SampleMessage
+Reply = (
+    DescribedMessage
+    | CheckedMessage
+    | PublicCheckedMessage
+    | ReadMessage
+    | NextMessage
+    | PartMessage
+    | EndMessage
+    | CountsMessage
+    | FailedMessage
+)
+_REQUEST = Reader[Request](Annotated[Request, Field(discriminator="type")])
+_REPLY = Reader[Reply](Annotated[Reply, Field(discriminator="type")])
+_CHUNK = Reader[ChunkMessage | NoMoreChunksMessage](
+    Annotated[ChunkMessage | NoMoreChunksMessage, Field(discriminator="type")]
+)
+_FIT = Reader[FitForm](FitForm)
+_STATEMENT = Reader[StatementForm](StatementForm)
+
+
+def reply_of(frame: Frame) -> Reply:
+    """What a child says. Raises `FrameError`."""
+    return _REPLY(frame.header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +220,15 @@ class Describe:
     name: str
 
     def to_frame(self) -> Frame:
-        return Frame({"type": "describe", "name": self.name})
+        message: DescribeMessage = {"type": "describe", "name": self.name}
+        return Frame(dict(message))
+
+    @classmethod
+    def from_frame(cls, header: Mapping[str, Any]) -> Describe:
+        message = _REQUEST(header)
+        if message["type"] != "describe":
+            raise _another("describe")
+        return cls(message["name"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +244,40 @@ class Check:
     limits: Limits
 
     def to_frame(self, kind: Literal["check", "check_public"] = "check") -> Frame:
-        public = self.public
-        return Frame(
-            {
-                "type": kind,
-                "name": self.name,
-                "form": dict(self.form),
-                "schema": self.schema.to_wire(),
-                "unit": self.unit.to_wire(),
-                "loss": loss_to_json(self.loss),
-                "public": None
-                if public is None
-                else {"schema": public.schema.to_wire(), "rows": public.rows},
-                "limits": asdict(self.limits),
-            }
-        )
+        public: PublicFactsForm | None = None
+        if self.public is not None:
+            public = {"schema": self.public.schema.to_wire(), "rows": self.public.rows}
+        message: CheckMessage = {
+            "type": kind,
+            "name": self.name,
+            "form": dict(self.form),
+            "schema": self.schema.to_wire(),
+            "unit": self.unit.to_wire(),
+            "loss": loss_to_json(self.loss),
+            "public": public,
+            "limits": {
+                "max_total_rows": self.limits.max_total_rows,
+                "rows": self.limits.rows,
+                "memory_bytes": self.limits.memory_bytes,
+                "time_s": self.limits.time_s,
+            },
+        }
+        return Frame(dict(message))
 
     @classmethod
     def from_frame(cls, header: Mapping[str, Any]) -> Check:
-        public = header["public"]
+        message = _REQUEST(header)
+        if message["type"] == "describe" or message["type"] == "sample":
+            raise _another("check")
+        public = message["public"]
         return cls(
-            header["name"],
-            header["form"],
-            Schema.parse(header["schema"]),
-            PrivacyUnit.parse(header["unit"]),
-            loss_from_json(header["loss"]),
+            message["name"],
+            message["form"],
+            Schema.parse(message["schema"]),
+            PrivacyUnit.parse(message["unit"]),
+            loss_from_json(message["loss"]),
             None if public is None else PublicFacts(Schema.parse(public["schema"]), public["rows"]),
-            Limits(**header["limits"]),
+            Limits(**message["limits"]),
         )
 
 
@@ -117,7 +298,7 @@ class Sample:
     kind: Literal["rows", "counts"] = "rows"
 
     def to_frame(self) -> Frame:
-        header = {
+        message: SampleMessage = {
             "type": "sample",
             "name": self.name,
             "schema": self.schema.to_wire(),
@@ -127,24 +308,27 @@ class Sample:
             "most_rows": self.most_rows,
             "kind": self.kind,
         }
-        return Frame(header, (np.frombuffer(self.model, dtype=np.uint8),))
+        return Frame(dict(message), (np.frombuffer(self.model, dtype=np.uint8),))
 
     @classmethod
     def from_frame(cls, header: Mapping[str, Any], model: NDArray[Any]) -> Sample:
+        message = _REQUEST(header)
+        if message["type"] != "sample":
+            raise _another("sample")
         return cls(
-            header["name"],
-            Schema.parse(header["schema"]),
-            PrivacyUnit.parse(header["unit"]),
+            message["name"],
+            Schema.parse(message["schema"]),
+            PrivacyUnit.parse(message["unit"]),
             model.tobytes(),
-            header["rows"],
-            header["seed"],
-            header["most_rows"],
-            header["kind"],
+            message["rows"],
+            message["seed"],
+            message["most_rows"],
+            message["kind"],
         )
 
 
+# What a host sends before it serves the session.
 FIT = Frame({"type": "fit"})
-"""What a host sends before it serves the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +340,17 @@ class FitTask:
     seed: int
     public: PublicTable | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        wire = {"name": self.name, "params": dict(self.params), "seed": self.seed}
-        if self.public is None:
-            return wire | {"public": None}
-        table = self.public.table
-        return wire | {
-            "public": {
+    def to_json(self) -> FitForm:
+        public: PublicTableForm | None = None
+        if self.public is not None:
+            table = self.public.table
+            public = {
                 "schema": self.public.schema.to_wire(),
                 "columns": list(table.codes),
                 "rows": table.rows,
                 "entity": table.entity is not None,
             }
-        }
+        return {"name": self.name, "params": dict(self.params), "seed": self.seed, "public": public}
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """The public table's arrays, which travel beside the task."""
@@ -176,12 +358,12 @@ class FitTask:
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any], arrays: tuple[NDArray[Any], ...]) -> FitTask:
-        stored = wire["public"]
-        public = None
+        form = _FIT(wire)
+        stored, public = form["public"], None
         if stored is not None:
             table = _table_of(stored["columns"], stored["rows"], stored["entity"], arrays)
             public = PublicTable(Schema.parse(stored["schema"]), table)
-        return cls(wire["name"], wire["params"], wire["seed"], public)
+        return cls(form["name"], form["params"], form["seed"], public)
 
 
 def statement(expected: Sequence[ExpectedError]) -> dict[str, Any]:
@@ -199,23 +381,16 @@ def expected_error_to_json(expected: ExpectedError) -> dict[str, Any]:
 
 def expected_errors_of(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:
     """Read a `statement`; raises `FrameError` for one that does not fit the dictionary."""
-    told = statement.get("expected_errors") if isinstance(statement, dict) else None
-    if not isinstance(told, list) or len(told) > MOST_EXPECTED_ERRORS:
-        raise FrameError("a model states a list of expected errors, and not too many")
-    known = {column.name for column in schema.columns}
-    return tuple(_expected_error(each, known) for each in told)
-
-
-def _expected_error(told: Any, known: set[str]) -> ExpectedError:
+    forms = _STATEMENT(statement)["expected_errors"]
+    for form in forms:
+        _check_known(form["columns"], schema)
     try:
-        columns = tuple(_text(name) for name in told["columns"])
-        distance, confidence = _number(told["distance"]), _number(told["confidence"])
-        expected = ExpectedError(columns, distance, confidence)
-    except (LookupError, TypeError, ValueError):
+        return tuple(
+            ExpectedError(tuple(form["columns"]), form["distance"], form["confidence"])
+            for form in forms
+        )
+    except ValueError:
         raise FrameError("this is no expected error") from None
-    if not known.issuperset(columns):
-        raise FrameError("an expected error names columns of the dictionary")
-    return expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +407,10 @@ class Described:
 
     @classmethod
     def from_frame(cls, frame: Frame) -> Described:
-        _expect(frame, "described")
-        schema = frame.header.get("params_schema")
-        if not isinstance(schema, dict):
-            raise FrameError("a form is described by a JSON Schema")
-        said = {key: _text(frame.header.get(key)) for key in _DESCRIBED}
-        return cls(**said, params_schema=schema)
+        reply = reply_of(frame)
+        if reply["type"] != "described":
+            raise _another("described")
+        return cls(reply["name"], reply["title"], reply["reference"], reply["params_schema"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,46 +426,36 @@ class Checked:
 
     def to_frame(self) -> Frame:
         preflight = self.preflight
-        return Frame(
-            {
-                "type": "checked",
-                "params": self.params,
-                "delta_share": self.delta_share,
-                "looks_at_public": self.looks_at_public,
-                "cells": preflight.cells,
-                "memory_bytes": preflight.memory_bytes,
-                "expected_error": _finite(preflight.expected_error),
-                "least_expected_error": None
-                if preflight.least_expected_error is None
-                else _finite(preflight.least_expected_error),
-                "problems": _problems_to_json(preflight.problems),
-            }
-        )
+        least = preflight.least_expected_error
+        message: CheckedMessage = {
+            "type": "checked",
+            "params": self.params,
+            "delta_share": self.delta_share,
+            "looks_at_public": self.looks_at_public,
+            "cells": preflight.cells,
+            "memory_bytes": preflight.memory_bytes,
+            "expected_error": _finite(preflight.expected_error),
+            "least_expected_error": None if least is None else _finite(least),
+            "problems": _problem_forms(preflight.problems),
+        }
+        return Frame(dict(message))
 
     @classmethod
     def from_frame(cls, frame: Frame) -> Checked:
-        _expect(frame, "checked")
-        params, problems = frame.header.get("params"), frame.header.get("problems")
-        if params is not None and not isinstance(params, dict):
-            raise FrameError("params are an object")
-        if not isinstance(problems, list) or (params is None and not problems):
+        reply = reply_of(frame)
+        if reply["type"] != "checked":
+            raise _another("checked")
+        problems = _problems(reply["problems"])
+        if reply["params"] is None and not problems:
             raise FrameError("a malformed form has problems")
-        least = frame.header.get("least_expected_error")
-        share = _number(frame.header.get("delta_share"))
-        if share >= 1:
-            raise FrameError("a share of delta lies between 0 and 1")
-        return cls(
-            params,
-            Preflight(
-                _whole(frame.header.get("cells")),
-                _whole(frame.header.get("memory_bytes")),
-                _number(frame.header.get("expected_error")),
-                _problems_of(problems),
-                None if least is None else _number(least),
-            ),
-            share,
-            frame.header.get("looks_at_public") is True,
+        preflight = Preflight(
+            reply["cells"],
+            reply["memory_bytes"],
+            reply["expected_error"],
+            problems,
+            reply["least_expected_error"],
         )
+        return cls(reply["params"], preflight, reply["delta_share"], reply["looks_at_public"])
 
 
 def chunk_frame(chunk: Mapping[str, NDArray[Any]] | None) -> Frame:
@@ -302,27 +465,39 @@ def chunk_frame(chunk: Mapping[str, NDArray[Any]] | None) -> Frame:
     return Frame({"type": "chunk", "columns": list(chunk)}, tuple(chunk.values()))
 
 
-def read_columns(frame: Frame, schema: Schema) -> list[str]:
+def chunk_of(frame: Frame) -> dict[str, NDArray[Any]] | None:
+    """The rows of a `chunk_frame`. Raises `FrameError`."""
+    message = _CHUNK(frame.header)
+    if message["type"] == "end":
+        return None
+    if len(message["columns"]) != len(frame.arrays):
+        raise FrameError("there is one array for each column")
+    return dict(zip(message["columns"], frame.arrays, strict=True))
+
+
+def read_frame(columns: Sequence[str]) -> Frame:
+    """Asks the host for the first chunk of public rows; `NEXT` asks for each of the others."""
+    return Frame({"type": "read", "columns": list(columns)})
+
+
+NEXT = Frame({"type": "next"})
+
+
+def read_columns(reply: ReadMessage, schema: Schema) -> list[str]:
     """The public columns that a child asks for; raises `FrameError` for any other thing."""
-    _expect(frame, "read")
-    columns = frame.header.get("columns")
-    known = {column.name for column in schema.columns}
-    if not isinstance(columns, list) or not known.issuperset(map(_text, columns)):
-        raise FrameError("columns of the public dictionary are read")
-    return list(dict.fromkeys(columns))
+    _check_known(reply["columns"], schema)
+    return list(dict.fromkeys(reply["columns"]))
 
 
 def public_checked_frame(problems: Sequence[Problem]) -> Frame:
-    return Frame({"type": "public_checked", "problems": _problems_to_json(problems)})
+    return Frame({"type": "public_checked", "problems": _problem_forms(problems)})
 
 
-def public_checked(frame: Frame) -> tuple[Problem, ...]:
+def public_checked(reply: Reply) -> tuple[Problem, ...]:
     """Raises `FrameError`."""
-    _expect(frame, "public_checked")
-    problems = frame.header.get("problems")
-    if not isinstance(problems, list):
-        raise FrameError("problems are a list")
-    return _problems_of(problems)
+    if reply["type"] != "public_checked":
+        raise _another("public_checked")
+    return _problems(reply["problems"])
 
 
 def table_parts(table: Table) -> Iterator[Frame]:
@@ -334,30 +509,32 @@ def table_parts(table: Table) -> Iterator[Frame]:
         codes = {name: column[part] for name, column in table.codes.items()}
         entity = None if table.entity is None else table.entity[part]
         yield _part(Table(codes, rows, entity))
-    yield Frame({"type": "end", "rows": table.rows, "columns": list(table.codes)})
+    end: EndMessage = {"type": "end", "rows": table.rows, "columns": list(table.codes)}
+    yield Frame(dict(end))
 
 
 def _part(table: Table) -> Frame:
-    header = {
+    message: PartMessage = {
         "type": "part",
         "columns": list(table.codes),
         "rows": table.rows,
         "entity": table.entity is not None,
     }
-    return Frame(header, _arrays_of(table))
+    return Frame(dict(message), _arrays_of(table))
 
 
 def table_part(frame: Frame, schema: Schema, unit: PrivacyUnit) -> Table:
     """A part whose codes lie within the dictionary; raises `FrameError`."""
-    _expect(frame, "part")
-    columns, rows = frame.header.get("columns"), _whole(frame.header.get("rows"))
-    has_entity = unit.kind == "entity"
-    if frame.header.get("entity") is not has_entity or not isinstance(columns, list):
+    reply = reply_of(frame)
+    if reply["type"] != "part":
+        raise _another("part")
+    has_entity, rows = reply["entity"], reply["rows"]
+    if has_entity != (unit.kind == "entity"):
         raise FrameError("a sample numbers the entities of an entity unit, and no others")
-    table = _table_of([_text(name) for name in columns], rows, has_entity, frame.arrays)
-    known = {column.name: column.codes for column in schema.columns}
+    table = _table_of(reply["columns"], rows, has_entity, frame.arrays)
+    _check_known(reply["columns"], schema)
     for name, codes in table.codes.items():
-        if name not in known or (rows and not 0 <= codes.min() <= codes.max() < known[name]):
+        if rows and not 0 <= codes.min() <= codes.max() < schema.column(name).codes:
             raise FrameError("a sample holds codes outside the dictionary")
     if table.entity is not None and rows and table.entity.min() < 0:
         raise FrameError("entities are numbered from 0")
@@ -366,48 +543,49 @@ def table_part(frame: Frame, schema: Schema, unit: PrivacyUnit) -> Table:
 
 def empty_table(frame: Frame, schema: Schema, unit: PrivacyUnit) -> Table:
     """A table of no rows, from the frame that ends a sample; raises `FrameError`."""
-    _expect(frame, "end")
-    columns = frame.header.get("columns")
-    known = {column.name for column in schema.columns}
-    if not isinstance(columns, list) or not all(name in known for name in map(_text, columns)):
-        raise FrameError("a sample names columns of the dictionary")
+    reply = reply_of(frame)
+    if reply["type"] != "end":
+        raise _another("end")
+    _check_known(reply["columns"], schema)
     nothing = np.zeros(0, dtype=np.int64)
-    return Table(dict.fromkeys(columns, nothing), 0, nothing if unit.kind == "entity" else None)
+    entity = nothing if unit.kind == "entity" else None
+    return Table(dict.fromkeys(reply["columns"], nothing), 0, entity)
 
 
 def counts_frame(counts: CountsTable) -> Frame:
-    contribution = counts.count.contribution
-    header = {
+    count, contribution = counts.count, counts.count.contribution
+    message: CountsMessage = {
         "type": "counts",
-        "axes": [[name, counts.count.groupings[name].to_json()] for name in counts.count.columns],
+        "axes": Axes({name: count.groupings[name] for name in count.columns}).to_json(),
         "rule": contribution.rule,
         "limit": contribution.limit,
         "norm": contribution.norm,
     }
-    return Frame(header, (narrowed(counts.values),))
+    return Frame(dict(message), (narrowed(counts.values),))
 
 
 def counts_of(frame: Frame, schema: Schema) -> CountsTable:
     """Raises `FrameError` for counts that do not fit the dictionary or are negative."""
-    _expect(frame, "counts")
+    reply = reply_of(frame)
+    if reply["type"] != "counts":
+        raise _another("counts")
     try:
-        axes = Axes.from_json(frame.header["axes"], schema)
-        contribution = Contribution(
-            frame.header["rule"], frame.header["limit"], frame.header["norm"]
-        )
-    except (ModelFormatError, ValueError, KeyError, TypeError):
+        axes = Axes.from_json(reply["axes"], schema)
+        contribution = Contribution(reply["rule"], reply["limit"], reply["norm"])
+    except (ModelFormatError, ValueError):
         raise FrameError("these are no counts of the dictionary's columns") from None
     if len(frame.arrays) != 1 or frame.arrays[0].shape != axes.shape:
         raise FrameError("there is one count for each cell")
-    values = frame.arrays[0]
-    if values.dtype.kind not in "iu" or (values.size and values.min() < 0):
-        raise FrameError("counts are whole numbers, not negative")
-    return CountsTable(Count(axes.names, axes.groupings, contribution), values.astype(np.int64))
+    values = integers(frame.arrays[0])
+    if values.size and values.min() < 0:
+        raise FrameError("counts are not negative")
+    return CountsTable(Count(axes.names, axes.groupings, contribution), values)
 
 
 def failure(detail: str) -> Frame:
     """The child gave up. For the custodian alone."""
-    return Frame({"type": "failed", "detail": detail[:_LONGEST_TEXT]})
+    message: FailedMessage = {"type": "failed", "detail": detail[:_LONGEST_TEXT]}
+    return Frame(dict(message))
 
 
 def _arrays_of(table: Table) -> tuple[NDArray[Any], ...]:
@@ -420,49 +598,30 @@ def _table_of(
 ) -> Table:
     if len(arrays) != len(columns) + has_entity or len(set(columns)) != len(columns):
         raise FrameError("there is one array for each column")
-    if any(array.shape != (rows,) or array.dtype.kind not in "iu" for array in arrays):
-        raise FrameError("columns are whole numbers, one for each row")
-    wide = [array.astype(np.int64) for array in arrays]
+    if any(array.shape != (rows,) for array in arrays):
+        raise FrameError("a column has one code for each row")
+    wide = list(map(integers, arrays))
     entity = wide.pop() if has_entity else None
     return Table(dict(zip(columns, wide, strict=True)), rows, entity)
 
 
-def _expect(frame: Frame, kind: str) -> None:
-    if frame.header.get("type") != kind:
-        raise FrameError(f"this is not `{kind}`")
+def _check_known(names: Sequence[str], schema: Schema) -> None:
+    if not {column.name for column in schema.columns}.issuperset(names):
+        raise FrameError("a column is none of the dictionary")
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise FrameError("a text is missing or too long")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise FrameError("a whole number is missing")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise FrameError("a number is missing")
-    return float(value)
+def _another(kind: str) -> FrameError:
+    return FrameError(f"this is not `{kind}`")
 
 
 def _finite(error: float) -> float:
     return float(error) if np.isfinite(error) else sys.float_info.max
 
 
-def _problems_to_json(problems: Sequence[Problem]) -> list[list[str]]:
-    return [[problem.pointer, problem.message, problem.remedy] for problem in problems]
+def _problem_forms(problems: Sequence[Problem]) -> list[list[str]]:
+    # A preflight may find something wrong with every column; nobody reads more than these.
+    return [[each.pointer, each.message, each.remedy] for each in problems[:_MOST_PROBLEMS]]
 
 
-def _problems_of(problems: list[Any]) -> tuple[Problem, ...]:
-    return tuple(_problem(problem) for problem in problems[:_MOST_PROBLEMS])
-
-
-def _problem(value: Any) -> Problem:
-    if not isinstance(value, list) or len(value) != 3:
-        raise FrameError("a problem has pointer, message and remedy")
-    return Problem(*(_text(part) for part in value))
+def _problems(forms: list[list[str]]) -> tuple[Problem, ...]:
+    return tuple(Problem(*form) for form in forms)

@@ -279,6 +279,21 @@ def test_a_number_out_of_range_is_no_frame() -> None:
         unpack(packed.replace(b"1e+300", b"1e+999"))
 
 
+def test_an_answer_whose_arrays_are_no_counts_or_not_finite_is_no_answer() -> None:
+    question = CountQuestion(COUNTS.queries[:1], RHO)
+    measured = Measurement(COUNTS.queries[0], np.ones((2, 2), int), "laplace", 2.0, 2.8, 1.0, 1.0)
+    counted = encode_answer(Counted((measured,)))
+    for values in (np.ones((2, 2)), np.ones((2, 2), np.uint64)):
+        with pytest.raises(FrameError):
+            decode_answer(question, Frame(counted.header, (values,)))
+    scored = Frame({"type": "scored", "noise": "gaussian", "l1": 1.0, "l2": 1.0})
+    columns = [np.arange(4), *[np.ones(4)] * 4]
+    decode_answer(SCORES, Frame(scored.header, tuple(columns)))
+    for wrong in (np.array([1.0, np.nan, 1.0, 1.0]), np.arange(4)):
+        with pytest.raises(FrameError):
+            decode_answer(SCORES, Frame(scored.header, (*columns[:4], wrong)))
+
+
 def test_an_answer_to_another_question_is_no_answer() -> None:
     selected = encode_answer(Selected((0,), "gumbel", 5.0, 1.0))
     for question in (COUNTS, TrustedQuestion(RHO)):

@@ -487,6 +487,22 @@ FORGED = {
     "a grouping of text": changed(groupings=["a"]),
     "a grouping of floats": changed(groupings=[{"tail": 0, "edges": [0, 1.5]}]),
     "a grouping without edges": changed(groupings=[{"tail": 0}]),
+    "a grouping with an extra field": changed(groupings=[{"tail": 0, "regular": 4, "z": 0}]),
+    "a grouping that says its codes twice": changed(
+        groupings=[{"tail": 0, "regular": 4, "edges": [0, 4]}]
+    ),
+    "a query with an extra field": changed(queries=[{**QUERY, "password": "x"}]),
+    "a float for a limit": changed(queries=[{**QUERY, "rule": "distinct", "limit": 2.0}]),
+    "a loss with an extra field": changed(
+        loss={"kind": "zcdp", "amount": ONE, "delta": 0, "epsilon": 1}
+    ),
+    "a text for a share": changed(shares=["1"]),
+    "a bool for a share": changed(shares=[True]),
+    "progress with an extra field": Frame(
+        {"type": "progress", "fraction": 0, "stage": "", "rows": 7}
+    ),
+    "a stage of two lines": Frame({"type": "progress", "fraction": 0, "stage": "a\n"}),
+    "a failure that says no text": Frame({"type": "failure", "detail": 7}),
     "progress beyond 1": Frame({"type": "progress", "fraction": 2, "stage": ""}),
     "progress with data": Frame({"type": "progress", "fraction": 0, "stage": "x" * 65}),
     "progress with an array": Frame(
@@ -514,6 +530,9 @@ UNWELCOME = {
     "a share that buys nothing": changed(queries=[QUERY, QUERY], shares=[1, 5e-324]),
     "a huge grouping": changed(groupings=[{"tail": 0, "regular": 2**40}]),
     "huge groupings": changed(groupings=[{"tail": 0, "regular": 2**20}] * 5),
+    "huge groupings beside a negative one": changed(
+        groupings=[{"tail": 0, "regular": 2**20}] * 64 + [{"tail": 0, "regular": -(2**26)}]
+    ),
     "edges that fall": changed(groupings=[{"tail": 0, "edges": [0, 3, 2]}]),
     "a column twice": changed(queries=[{**QUERY, "columns": ["a", "a"]}]),
     "a limit of 0": changed(queries=[{**QUERY, "rule": "distinct", "limit": 0}]),
@@ -533,6 +552,14 @@ def test_an_unwelcome_question_is_refused_and_the_session_goes_on(frame: Frame) 
     conversation = Conversation(child)
     assert conversation.run() == b"refused"
     assert conversation.kernel.remaining.amount == 9 * ONE
+
+
+def test_no_grouping_is_made_before_all_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(Grouping, "from_json", made.append)
+    with pytest.raises(QuestionRefused, match="too many cells"):
+        decode_question(UNWELCOME["huge groupings beside a negative one"])
+    assert made == []
 
 
 @pytest.mark.parametrize(

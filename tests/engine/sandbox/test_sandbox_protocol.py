@@ -69,6 +69,7 @@ PART = next(protocol.table_parts(table()))
     "frame",
     [
         change(PART, type="rows"),
+        change(PART, first="row"),
         change(PART, rows=9),
         change(PART, rows=True),
         change(PART, entity=True),
@@ -133,6 +134,10 @@ CHECKED = Checked({}, Preflight(1, 2, 0.5)).to_frame()
         change(CHECKED, problems=[["/a", "b"]]),
         change(CHECKED, problems=[["/a", "b", 3]]),
         change(CHECKED, problems=None),
+        change(CHECKED, cells=1.0),
+        change(CHECKED, looks_at_public=1),
+        change(CHECKED, delta_share=1),
+        change(CHECKED, rows=7),
     ],
 )
 def test_a_forecast_that_is_none_is_refused(frame: Frame) -> None:
