@@ -12,7 +12,7 @@ YARDSTICK = "dpmm-mst"
 FORMATS: Mapping[str, tuple[str, str]] = {
     "seconds": ("seconds", ".1f"),
     "peak_mb": ("peak MB", ",.0f"),
-    "child_mb": ("of it the child", ",.0f"),
+    "child_mb": ("child's part", ",.0f"),
     "cap_s": ("cap, seconds", ",.0f"),
     "cap_mb": ("cap, MB", ",.0f"),
     "one_way": ("1-way", ".4f"),
