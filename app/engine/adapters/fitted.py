@@ -17,7 +17,8 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.rare_cells import Compression
 from app.engine.columns.table_size import Size
 from app.engine.graphical.table_model import TableModel
-from app.engine.inference.junction import JunctionTree, predicted_cells
+from app.engine.inference.elimination import predicted_cells
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.prior import Factor, in_table_order
 from app.engine.inference.propagation import Propagation

@@ -23,7 +23,7 @@ from app.engine.method.base import Params, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.swift.budget import looks_twice
+from app.engine.synthesizers.swift.budget import chooses_twice
 
 __all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "choices", "form_for"]
 
@@ -127,7 +127,7 @@ def _also(name: str, request: Request) -> str:
         return _FROM_PUBLIC_ENTITIES
     if request.public is not None:
         return _FROM_PUBLIC_ROWS
-    return _TWICE if looks_twice(len(request.axes.names), is_public=False) else ""
+    return _TWICE if chooses_twice(len(request.axes.names), has_public=False) else ""
 
 
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.engine.method.base import Params, Problem
+from app.engine.privacy.deviations import laplace_deviation
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
@@ -89,14 +90,8 @@ def expected_error(
         return UNMEASURED
     moved = sensitivity(contribution, unit.max_rows, cells)
     if loss.kind == "pure":
-        return _laplace_deviation(moved.l1_counts / loss.value)
+        return laplace_deviation(moved.l1_counts / loss.value)
     return moved.l2_counts / math.sqrt(2 * loss.value)
-
-
-def _laplace_deviation(scale: float) -> float:
-    """Of the discrete Laplace, whose variance is 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
-    half = 1 / (2 * scale)
-    return 0.0 if half > 350 else 1 / (math.sqrt(2) * math.sinh(half))
 
 
 def expected_errors(

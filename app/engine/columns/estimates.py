@@ -47,7 +47,7 @@ class ColumnEstimates:
     estimates: tuple[Estimates, ...]
     compressions: tuple[Compression, ...]
     in_order: tuple[int, ...]
-    size: Size
+    measured: OneWayHistograms
     densities: Mapping[str, WithinBinDensity] = field(default_factory=dict)
 
     @classmethod
@@ -80,7 +80,11 @@ class ColumnEstimates:
         )
         sub_bins = [in_rows(answer, measured.size) for answer in measured.sub_bins]
         densities = densities_of(axes, sub_bins, dict(zip(axes.names, counts, strict=True)), public)
-        return cls(axes, estimates, compressions, in_order, measured.size, densities)
+        return cls(axes, estimates, compressions, in_order, measured, densities)
+
+    @property
+    def size(self) -> Size:
+        return self.measured.size
 
     @property
     def total(self) -> float:

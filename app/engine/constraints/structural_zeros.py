@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.inference.junction import cells_of, predicted_cells
+from app.engine.inference.elimination import predicted_cells
+from app.engine.inference.junction_tree import cells_of
 from app.engine.inference.measurements import AxisNames, StructuralZeros
 from app.engine.schema import Column, Schema
 from app.engine.schema.constraints import (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.inference.junction import predicted_with_each
+from app.engine.inference.elimination import predicted_with_each
 from app.engine.inference.measurements import AxisNames
 from app.engine.method.base import Session
 from app.engine.privacy.loss import PrivacyLoss
@@ -33,7 +33,7 @@ _SECONDS_PER_OFFER = 1e-4
 
 
 @dataclass(frozen=True)
-class PriorTree:
+class TreePrior:
     """A model that is known already: what it expects in each cell of a pair, the cliques of its
     junction tree, and how many cells this may have when pairs have been joined to it."""
 
@@ -77,7 +77,7 @@ def choose_tree(
     *,
     most_cells: int,
     noise_per_cell: float,
-    start: PriorTree | None = None,
+    prior: TreePrior | None = None,
 ) -> tuple[Pair, ...]:
     """Pairs of columns that form a tree, strongest associations first.
 
@@ -99,8 +99,8 @@ def choose_tree(
         pair: Candidate(
             Count(pair, {name: axes.groupings[name] for name in pair}),
             (references[pair[0]], _as_shares(references[pair[1]]))
-            if start is None
-            else start.expected[pair],
+            if prior is None
+            else prior.expected[pair],
             bias=-noise_per_cell * _cells(axes, pair),
         )
         for pair in open_pairs
@@ -110,7 +110,7 @@ def choose_tree(
     missing, left = len(axes.names) - 1, loss.amount
     equal = each = left // max(missing, 1)
     while missing > len(chosen):
-        open_pairs = _useful(axes, chosen, component, open_pairs, start)
+        open_pairs = _useful(axes, chosen, component, open_pairs, prior)
         still = missing - len(chosen)
         each = min(each, left // still)
         if not open_pairs or (len(open_pairs) > 1 and not each):
@@ -120,7 +120,7 @@ def choose_tree(
         paid = PrivacyLoss(loss.kind, each * winners)
         left -= paid.amount
         for pair in _strongest(session, [candidates[pair] for pair in open_pairs], paid, winners):
-            if winners > 1 and not _useful(axes, chosen, component, [pair], start):
+            if winners > 1 and not _useful(axes, chosen, component, [pair], prior):
                 continue
             chosen.append(pair)
             joined, kept = component[pair[1]], component[pair[0]]
@@ -133,11 +133,11 @@ def _useful(
     chosen: Sequence[Pair],
     component: Mapping[str, str],
     pairs: Sequence[Pair],
-    start: PriorTree | None,
+    prior: TreePrior | None,
 ) -> list[Pair]:
     """Those that join two components, and leave the tree of a start small enough."""
     joining = [pair for pair in pairs if component[pair[0]] != component[pair[1]]]
-    return joining if start is None else start.fitting(axes, chosen, joining)
+    return joining if prior is None else prior.fitting(axes, chosen, joining)
 
 
 def _strongest(

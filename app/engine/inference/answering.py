@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import JunctionTree, cells_of
+from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 Floats = NDArray[np.float64]

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.descent import Descent, Point, dot, minimise
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import (
     AxisNames,
     NoisyMarginal,

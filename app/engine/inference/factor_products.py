@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import cells_of
+from app.engine.inference.junction_tree import cells_of
 from app.engine.inference.measurements import AxisNames
 
 Places = NDArray[np.int64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from app.engine.inference.answering import Answering
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import AxisNames
 from app.engine.inference.prior import Factor
 from app.engine.inference.sampling import sample

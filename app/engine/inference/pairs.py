@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.answering import given, product
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import AxisNames, table_order
 from app.engine.inference.model import GraphicalModel, one_thread
 
@@ -98,17 +98,6 @@ class _Gathered:
         self._shares = shares
         self._sources = sources
         self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
-        self._neighbours: list[list[int]] = [[] for _ in tree.cliques]
-        for parent, child in tree.edges:
-            self._neighbours[parent].append(child)
-            self._neighbours[child].append(parent)
-        self._homes = {
-            axis: min(
-                (i for i, clique in enumerate(tree.cliques) if axis in clique),
-                key=tree.sizes.__getitem__,
-            )
-            for axis in tree.shape
-        }
         self._projected: dict[tuple[int, AxisNames], Floats] = {}
         self._messages: dict[tuple[int, int], _Message] = {}
         for parent, child in reversed(tree.edges):
@@ -118,8 +107,9 @@ class _Gathered:
 
     def marginals(self, sources: Sequence[str], other: str) -> Iterator[Floats]:
         """Shares over (source, other) of each source."""
-        home = self._homes[other]
-        arrived = [self._messages[neighbour, home] for neighbour in self._neighbours[home]]
+        home = self._tree.home((other,))
+        assert home is not None
+        arrived = [self._messages[neighbour, home] for neighbour in self._tree.neighbours[home]]
         joined: dict[int, Floats] = {}
         for source in sources:
             if source in self._tree.cliques[home]:
@@ -156,7 +146,7 @@ class _Gathered:
                 tables.append(self._local(origin, source, separator))
                 places[source] = slice(rows, rows + len(tables[-1]))
                 rows += len(tables[-1])
-        for neighbour in self._neighbours[origin]:
+        for neighbour in self._tree.neighbours[origin]:
             message = None if neighbour == target else self._messages[neighbour, origin]
             if message is not None and message.places:
                 tables.append(self._on(message, origin, separator))

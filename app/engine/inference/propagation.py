@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from app.engine.compiled import compiled
 from app.engine.inference.exponential import exponentiate
 from app.engine.inference.factor_products import Addition, additions, row_starts
-from app.engine.inference.junction import JunctionTree, cells_of
+from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
 from app.engine.inference.two_threads import together
 from app.engine.inference.work_partition import DividedTree

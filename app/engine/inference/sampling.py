@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.balancing import Columns, Groups, Items, dealt, stable_order
-from app.engine.inference.junction import JunctionTree, cells_of
+from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames
 
 Floats = NDArray[np.float64]

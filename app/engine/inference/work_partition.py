@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 
 Numbers = NDArray[np.int64]
 Sizes = Sequence[int]

@@ -34,13 +34,16 @@ from app.engine.columns.resources import time_problems
 from app.engine.compiled import compiled
 from app.engine.constraints.structural_zeros import structural_zeros
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import GrowingTree, JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.pairs import pair_marginals
 from app.engine.inference.prior import Factor
+from app.engine.inference.tree_growth import best_growth
 from app.engine.method.base import Limits, Problem, PublicFacts
-from app.engine.privacy.queries import SCORE_STEP, GridReference
+from app.engine.prior.tuning import TUNING
+from app.engine.privacy.queries import GridReference
+from app.engine.privacy.references import on_grid
 from app.engine.public.rows import PublicRows, public_problems
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -48,42 +51,24 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Pair = tuple[str, str]
 
-_PRICES = (0.0, 0.3, 1.0, 3.0)
-"""Of a cell of the tree, in gains of all pairs over the most cells."""
-_LOOKED_AT = 12
-_LOOKED_AT_IN_ALL = 24_000
-"""Pairs that are held against each other for a place in the tree: so many at once, and fewer
-where there are thousands."""
-
-_WEIGHTS = tuple(4.0**power for power in range(-2, 13))
-"""Rows that the pairwise model is worth beside the public rows of a separator's cell."""
-
-_PULL = 0.5
-_LEAST_DEPENDENCE = 0.05
-_PUBLIC_TOLERANCE = 0.2
-_START_TOLERANCE = 0.1
-_LEAST_SHRINKAGE = 0.02
+# Below any probability that a fit makes, so that its logarithm is finite.
 _TINY = 1e-250
 
+# Cells of all pairs that are compared, for each of two references.
 _MOST_COMPARED_CELLS = 2**21
-"""Cells of all pairs that are compared, for each of two references."""
 
+# Copies of the public rows: as read, translated, those kept, in cells, and in counting a clique.
 _COPIES_OF_PUBLIC = 5
-"""As read, translated, those kept, in cells, and what a clique's counting takes."""
 
+# Shares, logarithms and counts, and the vectors of the pairwise fit.
 _BYTES_PER_CELL = 200
-"""Shares, logarithms and counts, and the vectors of the pairwise fit."""
 
+# Of a row in a pair; of one whose entity's other rows in the cell are told apart, twice; and of a
+# pair beside each column of its tree. Measured on a busy two-core machine: for rows alone 7 to
+# 11 s for 100 columns and 12 to 27 s for 200, of one core.
 _SECONDS_PER_COUNTED_ROW = 4e-9
 _SECONDS_PER_REPEATED_ROW = 2e-7
-"""Of a row in a pair, and of one whose entity's other rows in the cell are told apart, twice."""
 _SECONDS_PER_PLACE = 1.5e-5
-"""Of a pair beside each column of its tree, all on a busy two-core machine: for rows alone
-7 to 11 s for 100 columns and 12 to 27 s for 200 were measured, of one core."""
-
-_ROWS_FOR_AMOUNTS = 2**15
-_ROWS_FOR_PAIRS = 2**17
-"""Of the public rows that tell how often entities repeat a cell, and which pairs depend."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,7 @@ class PublicCells:
     @cached_property
     def some(self) -> PublicCells:
         """Enough rows to tell how often entities repeat a cell."""
-        return self.at_most(_ROWS_FOR_AMOUNTS)
+        return self.at_most(TUNING.rows_for_amounts)
 
     def at_most(self, most: int) -> PublicCells:
         """Rows of whole entities, evenly taken, about `most` of them."""
@@ -192,7 +177,7 @@ class PublicModel:
             columns.total,
             base=dependence(cells, pairs),
             zeros=structural_zeros(schema, columns.merged.groupings, pairs),
-            tolerance=_START_TOLERANCE,
+            tolerance=TUNING.tolerance,
         )
         return cls(cells, schema, tuple(pairs), model)
 
@@ -219,7 +204,7 @@ class PublicModel:
         processor adds up floats."""
         total = self.cells.columns.total
         return {
-            pair: GridReference(np.rint(table * (total / SCORE_STEP)).astype(np.int64))
+            pair: on_grid(table * total)
             for pair, table in zip(pairs, self.marginals(pairs), strict=True)
         }
 
@@ -250,9 +235,9 @@ def public_model_problems(
 def learning_seconds(public: PublicFacts, columns: int) -> float:
     """The longest that it takes to learn from a public table, and to look for what has drifted."""
     pairs = columns * (columns - 1) / 2
-    seconds = pairs * min(public.rows, _ROWS_FOR_PAIRS) * _SECONDS_PER_COUNTED_ROW
+    seconds = pairs * min(public.rows, TUNING.rows_for_pairs) * _SECONDS_PER_COUNTED_ROW
     if public.schema.entity is not None:
-        seconds += pairs * min(public.rows, _ROWS_FOR_AMOUNTS) * _SECONDS_PER_REPEATED_ROW
+        seconds += pairs * min(public.rows, TUNING.rows_for_amounts) * _SECONDS_PER_REPEATED_ROW
     return seconds + pairs * columns * _SECONDS_PER_PLACE
 
 
@@ -289,12 +274,25 @@ def dependent_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tupl
     """Pairs that depend on each other by more than sampling explains, those of a tree of at most
     `most_cells` cells that tell most together. Of several prices of a cell the best is taken."""
     shape = cells.columns.shape
-    few = cells.at_most(_ROWS_FOR_PAIRS)
+    few = cells.at_most(TUNING.rows_for_pairs)
     gains = {pair: _surplus(few, pair) for pair in pairs_within(cells.columns, most_pair)}
-    gains = {pair: gain for pair, gain in gains.items() if gain > 0}
+    return best_pairs(shape, {pair: gain for pair, gain in gains.items() if gain > 0}, most_cells)
+
+
+def best_pairs(
+    shape: Mapping[str, int], gains: Mapping[Pair, float], most_cells: int
+) -> tuple[Pair, ...]:
+    """Pairs of a tree of at most `most_cells` cells with the largest sum of gains that is found."""
     whole = math.fsum(gains.values())
-    runs = [_greedy(shape, gains, most_cells, price * whole / most_cells) for price in _PRICES]
-    return max(runs, key=lambda run: math.fsum(gains[pair] for pair in run), default=())
+    best = best_growth(
+        lambda: _DependentPairs(gains),
+        shape,
+        (),
+        most_cells,
+        [price * whole / most_cells for price in TUNING.prices],
+        looked_at=max(2, min(TUNING.looked_at, TUNING.looked_at_in_all // max(1, len(gains)))),
+    )
+    return best.taken
 
 
 def _surplus(cells: PublicCells, pair: Pair) -> float:
@@ -305,27 +303,38 @@ def _surplus(cells: PublicCells, pair: Pair) -> float:
     return float(np.abs(counts - product).sum() - np.minimum(2 * product, sampling).sum())
 
 
-def _greedy(
-    shape: Mapping[str, int], gains: Mapping[Pair, float], most_cells: int, price: float
-) -> tuple[Pair, ...]:
-    open_pairs = sorted(gains, key=lambda pair: -gains[pair])
-    looked_at = max(2, min(_LOOKED_AT, _LOOKED_AT_IN_ALL // max(1, len(gains))))
-    taken: list[Pair] = []
-    growing, tree = GrowingTree(shape), sum(shape.values())
-    while open_pairs:
-        looked = open_pairs[:looked_at]
-        sizes = dict(zip(looked, growing.with_each(looked), strict=True))
-        worth = {pair: gains[pair] - price * (sizes[pair] - tree) for pair in looked}
-        fitting = [pair for pair in looked if worth[pair] > 0 and sizes[pair] <= most_cells]
-        gone = set(looked) - set(fitting)
-        if fitting:
-            best = max(fitting, key=lambda pair: worth[pair])
-            taken.append(best)
-            growing.add(best)
-            tree = sizes[best]
-            gone.add(best)
-        open_pairs[:looked_at] = [pair for pair in looked if pair not in gone]
-    return tuple(taken)
+class _DependentPairs:
+    """Pairs whose gains do not change, the most dependent first."""
+
+    def __init__(self, gains: Mapping[Pair, float]) -> None:
+        self._pairs = sorted(gains, key=lambda pair: -gains[pair])
+        self._gains = gains
+        self._open = list(range(len(self._pairs)))
+        self._taken: list[int] = []
+
+    @property
+    def taken(self) -> tuple[Pair, ...]:
+        return tuple(self._pairs[number] for number in self._taken)
+
+    @property
+    def sum(self) -> float:
+        return math.fsum(self._gains[pair] for pair in self.taken)
+
+    def promising(self, most: int) -> list[tuple[int, float]]:
+        return [(number, self._gains[self._pairs[number]]) for number in self._open[:most]]
+
+    def axes(self, candidate: int) -> Pair:
+        return self._pairs[candidate]
+
+    def fits(self, candidate: int) -> bool:  # noqa: ARG002
+        return True
+
+    def take(self, candidate: int) -> None:
+        self._taken.append(candidate)
+        self.drop(candidate)
+
+    def drop(self, candidate: int) -> None:
+        self._open.remove(candidate)
 
 
 def dependence(cells: PublicCells, pairs: Sequence[Pair]) -> tuple[Factor, ...]:
@@ -352,18 +361,18 @@ def _pairwise(cells: PublicCells, pairs: Sequence[Pair]) -> GraphicalModel:
         marginals.append(NoisyMarginal(axes, counts, cells.variances(axes) + 1.0))
     shrinkage = 1.0
     if pairs:
-        few = cells.at_most(_ROWS_FOR_PAIRS)
-        distances = np.array([max(_surplus(few, pair), _LEAST_DEPENDENCE) for pair in pairs])
+        few = cells.at_most(TUNING.rows_for_pairs)
+        distances = np.array([max(_surplus(few, pair), TUNING.least_dependence) for pair in pairs])
         sizes = [shape[one] * shape[other] for one, other in pairs]
-        pull = _PULL * float(np.mean(sizes)) / float(np.mean(distances**2))
+        pull = TUNING.pull * float(np.mean(sizes)) / float(np.mean(distances**2))
         variances = np.concatenate([each.variance.ravel() for each in marginals])
         shrinkage = pull * math.sqrt(float(variances.mean())) / rows
     return fit(
         shape,
         marginals,
         rows,
-        shrinkage=max(shrinkage, _LEAST_SHRINKAGE),
-        tolerance=_PUBLIC_TOLERANCE,
+        shrinkage=max(shrinkage, TUNING.least_shrinkage),
+        tolerance=TUNING.public_tolerance,
     )
 
 
@@ -381,14 +390,14 @@ def _mixed(cells: PublicCells, clique: AxisNames, separator: AxisNames, table: F
     cell, entity = own % table.size, cells.rows.entity[place]
     counts = np.bincount(flat, minlength=table.size).astype(np.float64)
     sums = np.bincount(group, counts, groups)
-    together = np.unique(entity * groups + group[cell], return_inverse=True)[1].reshape(-1)
+    entity_group = np.unique(entity * groups + group[cell], return_inverse=True)[1].reshape(-1)
     others = counts[cell] - times
-    others_sums = sums[group[cell]] - np.bincount(together, times)[together]
-    told = [
+    others_sums = sums[group[cell]] - np.bincount(entity_group, times)[entity_group]
+    log_likelihoods = [
         float((times * np.log((others + weight * model[cell]) / (others_sums + weight))).sum())
-        for weight in _WEIGHTS
+        for weight in TUNING.pairwise_rows
     ]
-    weight = _WEIGHTS[int(np.argmax(np.round(told, 6)))]
+    weight = TUNING.pairwise_rows[int(np.argmax(np.round(log_likelihoods, 6)))]
     logs: Floats = np.log((counts + weight * model) / (sums[group] + weight))
     return logs.reshape(table.shape)
 

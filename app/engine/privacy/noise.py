@@ -29,6 +29,7 @@ from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
+from app.engine.privacy.deviations import gaussian_deviation, laplace_deviation
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Noise
@@ -116,15 +117,7 @@ def add_noise(values: NDArray[np.int64], noise: Noise, scale: float) -> NDArray[
 
 def standard_deviation(noise: Noise, scale: float) -> float:
     """The exact standard deviation of discrete noise of this scale."""
-    if noise == "laplace":
-        # P(x) ~ exp(-|x|/b): variance 2 q / (1 - q)^2 with q = exp(-1/b).
-        half = 1 / (2 * scale)
-        return 0.0 if half > 350 else 1 / (math.sqrt(2) * math.sinh(half))
-    if scale > 8:  # the discrete and the continuous variance agree beyond double precision
-        return scale
-    support = np.arange(1, 400, dtype=np.float64)
-    weights = np.exp(-(support**2) / (2 * scale**2))
-    return math.sqrt(2 * float(support**2 @ weights) / (1 + 2 * float(weights.sum())))
+    return laplace_deviation(scale) if noise == "laplace" else gaussian_deviation(scale)
 
 
 @lru_cache(maxsize=1024)

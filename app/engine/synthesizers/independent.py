@@ -29,7 +29,8 @@ from app.engine.columns.within_bins import (
     stored_densities,
 )
 from app.engine.entities.model import Entities, Grouper
-from app.engine.graphical.preparation import PreparationParams, forecast, one_way_errors, start
+from app.engine.graphical.params import PreparationParams
+from app.engine.graphical.preparation import one_way_errors, plan_preparation, prepare
 from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, Session
 from app.engine.method.model_file import ModelFormatError, pack, unpack
@@ -101,7 +102,7 @@ class Independent:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = forecast(schema, unit, params, loss, limits)
+        plan = plan_preparation(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         cells = sum(axes.shape)
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
@@ -124,11 +125,11 @@ class Independent:
         seed: int,  # noqa: ARG002
         progress: Progress,
     ) -> IndependentModel:
-        prepared = start(session, params, progress)
+        prepared = prepare(session, params, progress)
         axes = prepared.axes
         progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(
-            session, axes, prepared.contribution, prepared.loss, prepared.known
+            session, axes, prepared.contribution, prepared.loss, prepared.size
         )
         shares = measured.shares()
         rows = {
@@ -136,7 +137,8 @@ class Independent:
         }
         sub_bins = [in_rows(answer, measured.size) for answer in measured.sub_bins]
         densities = densities_of(axes, sub_bins, rows)
-        return IndependentModel(axes, shares, measured.size, densities, prepared.entities)
+        entities = None if prepared.entities is None else prepared.entities.entities
+        return IndependentModel(axes, shares, measured.size, densities, entities)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> IndependentModel:
         header, arrays = unpack(data)

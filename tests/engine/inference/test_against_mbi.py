@@ -14,7 +14,7 @@ import pytest
 from small_models import noisy, random_axes, random_joint, random_shape
 
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.engine.inference import factor_products
 from app.engine.inference.factor_products import Addition, additions
-from app.engine.inference.junction import cells_of
+from app.engine.inference.junction_tree import cells_of
 
 Factors = list[tuple[int, tuple[str, ...]]]
 

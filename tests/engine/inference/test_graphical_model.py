@@ -14,7 +14,7 @@ from small_models import every_set, noisy, random_axes, random_joint, random_sha
 
 from app.engine.inference import answering
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree, cells_of
+from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation

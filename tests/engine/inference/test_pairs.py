@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.engine.inference import pairs as pairs_room
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.pairs import pair_marginals

@@ -13,7 +13,7 @@ from small_models import noisy, random_joint, sampled_counts
 
 from app.engine.inference import balancing, propagation, two_threads, work_partition
 from app.engine.inference.estimation import fit
-from app.engine.inference.junction import JunctionTree
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.propagation import Propagation
 from app.engine.inference.work_partition import DividedTree

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_tables import CELLS, FIELDS, SCHEMA, columns_of, contrary, public_of, read, rows_of
-from small_tables import EXACT, ROW, quiet, session_on
+from small_tables import EXACT, ROW, session_on
 
 from app.engine.columns.axes import choose_axes
-from app.engine.graphical import preparation
-from app.engine.graphical.preparation import TableParams
 from app.engine.method.base import PublicFacts
-from app.engine.prior.drift import (
+from app.engine.prior.distances import (
     PairDistances,
-    compare,
     distance_errors,
     distance_rule,
-    distances,
+    pair_distances,
+)
+from app.engine.prior.drift import (
+    PriorLimits,
+    PublicPrior,
     public_prior,
     without_drifted_pairs,
 )
@@ -40,7 +41,7 @@ def started(public: Codes, private: Codes) -> tuple[PublicModel, tuple[PairDista
     start = PublicModel.of(read(public), SCHEMA, columns, 10_000, 1000)
     session = session_on(SCHEMA, private)
     pairs = pairs_within(columns, 1000)
-    return start, compare(session, start, pairs, Contribution(), EXACT)
+    return start, pair_distances(session, start, pairs, Contribution(), EXACT)
 
 
 def true_distance(codes: Codes, pair: tuple[str, str], reference: np.ndarray) -> float:
@@ -56,13 +57,15 @@ def test_distances_are_of_the_exact_rows_from_both_references() -> None:
     assert [each.pair for each in compared] == pairs_within(start.cells.columns, 1000)
     for each in compared:
         table = 3000 * start.model.marginal(each.pair)
-        assert each.from_start == pytest.approx(true_distance(private, each.pair, table), abs=1)
-        if each.apart:
+        assert each.from_model == pytest.approx(true_distance(private, each.pair, table), abs=1)
+        if each.model_dependence:
             one, other = (start.cells.columns.shares[name] for name in each.pair)
             product = 3000 * np.multiply.outer(one, other)
             expected = true_distance(private, each.pair, product)
             assert each.from_independence == pytest.approx(expected, abs=1)
-            assert each.apart == pytest.approx(float(np.abs(table - product).sum()), abs=0.1)
+            assert each.model_dependence == pytest.approx(
+                float(np.abs(table - product).sum()), abs=0.1
+            )
 
 
 def test_a_start_alike_keeps_its_pairs_and_one_turned_round_is_given_up() -> None:
@@ -85,12 +88,12 @@ def test_the_one_pair_that_has_drifted_is_taken_out() -> None:
     assert ("a", "d") in start.pairs
     assert ("a", "d") not in kept.pairs
     assert {("a", "b"), ("b", "c")} <= set(kept.pairs)
-    left = distances(kept, start, compared)
-    told = {each.pair: each for each in compared}
-    assert left["a", "d"] == pytest.approx(told["a", "d"].from_independence)
-    assert left["a", "b"] == pytest.approx(told["a", "b"].from_start)
-    none = distances(None, start, compared)
-    assert none["a", "b"] == pytest.approx(told["a", "b"].from_independence)
+    left = PublicPrior(kept, start, compared).gains
+    by_pair = {each.pair: each for each in compared}
+    assert left["a", "d"] == pytest.approx(by_pair["a", "d"].from_independence)
+    assert left["a", "b"] == pytest.approx(by_pair["a", "b"].from_model)
+    none = PublicPrior(None, start, compared).gains
+    assert none["a", "b"] == pytest.approx(by_pair["a", "b"].from_independence)
 
 
 def pair_of(surplus: float, apart: float, error: float) -> PairDistances:
@@ -120,30 +123,29 @@ def test_a_start_of_no_pair_is_none() -> None:
     start = PublicModel.over(CHAINED.cells, SCHEMA, ())
     assert without_drifted_pairs(start, ()) is None
     session = session_on(SCHEMA, rows_of(300, 1))
-    params, (loss, left) = TableParams(), EXACT.split((1, 1))
-    prepared = preparation.start(session, params, quiet)
-    opened = preparation.measure_columns(session, prepared, params, loss, quiet)
     made = public_prior(
         session,
-        opened,
+        columns_of(rows_of(300, 1), EXACT),
+        None,
+        public_of(flat),
         read(flat),
-        left,
-        public=public_of(flat),
+        EXACT,
+        PriorLimits(tree=10, pair=10),
         entity_use="auto",
-        most_cells=10,
         seed=0,
     )
-    assert made is None or (isinstance(made, PublicModel) and not made.pairs)
+    assert made is None or (isinstance(made, PublicPrior) and made.factors is None)
 
 
 def test_no_reference_is_beyond_what_the_kernel_takes() -> None:
     """A noisy total that is far off must not end a run that was charged."""
     private = rows_of(300, 1)
     columns = columns_of(private, EXACT)
-    many = replace(columns, size=replace(columns.size, rows=2.0**45))
+    size = replace(columns.size, rows=2.0**45)
+    many = replace(columns, measured=replace(columns.measured, size=size))
     start = PublicModel.of(read(private), SCHEMA, many, 10_000, 1000)
     pairs = pairs_within(many, 1000)
-    compared = compare(session_on(SCHEMA, private), start, pairs, Contribution(), EXACT)
+    compared = pair_distances(session_on(SCHEMA, private), start, pairs, Contribution(), EXACT)
     assert len(compared) == len(pairs)
 
 
@@ -181,12 +183,12 @@ def test_distances_of_entities_are_of_few_distinct_cells_each(times: int) -> Non
     columns = columns_of(private, EXACT)
     start = PublicModel.of(read(public.table.codes, public.table.entity), SCHEMA, columns, 9999, 99)
     pairs = pairs_within(columns, 99)
-    compared = compare(session, start, pairs, rule, EXACT)  # type: ignore[arg-type]
+    compared = pair_distances(session, start, pairs, rule, EXACT)  # type: ignore[arg-type]
     assert all(each.count.contribution == rule for asked, _ in session.asked for each in asked)
     assert sum(loss.amount for _, loss in session.asked) <= EXACT.amount
     for each in compared:
         if each.pair in CHAIN:
-            assert each.from_start < 0.5 * each.from_independence
+            assert each.from_model < 0.5 * each.from_independence
 
 
 def test_public_rows_of_nobody_and_rows_as_units_are_counted_as_they_are() -> None:
@@ -203,7 +205,7 @@ def test_the_noise_foretold_is_that_of_the_answers() -> None:
     columns = columns_of(private, EXACT)
     start = PublicModel.of(read(rows_of(3000, 2)), SCHEMA, columns, 10_000, 1000)
     session = session_on(SCHEMA, private, loss)
-    compared = compare(session, start, pairs_within(columns, 1000), Contribution(), loss)
+    compared = pair_distances(session, start, pairs_within(columns, 1000), Contribution(), loss)
     assert max(each.error for each in compared) <= foretold * 1.01
     assert max(each.error for each in compared) >= foretold / 2**0.5 * 0.99
 

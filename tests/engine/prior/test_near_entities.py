@@ -16,7 +16,8 @@ from app.engine.graphical.table_model import TableModel
 from app.engine.grouping import Grouping
 from app.engine.method.base import PublicFacts
 from app.engine.method.model_file import ModelFormatError
-from app.engine.prior.drift import PairDistances, near_entities
+from app.engine.prior.distances import PairDistances
+from app.engine.prior.drift import near_entities
 from app.engine.prior.entities import near_entities as room
 from app.engine.prior.entities.dependence import constant_within_entities
 from app.engine.prior.entities.model import PublicReweightedModel
@@ -28,7 +29,7 @@ from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.public.rows import read_public
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.aim.model import BoundedModel
+from app.engine.synthesizers.aim.bounded_model import BoundedModel
 from app.engine.table import PublicTable, Table
 
 METHODS = ("mst", "swift", "aim")
@@ -234,20 +235,20 @@ def test_entities_are_kept_if_nearer_than_the_start_and_half_of_independence(
     assert near_entities(kept, [compared(start, independence, entities)], "keep") is not None
     assert near_entities(None, [compared(start, independence, entities)], "keep") is None
     if found is not None:
-        total = kept.opened.columns.total
+        total = kept.columns.total
         assert found.distances["a", "b"] == pytest.approx((entities - 2) / total)
 
 
 def _kept() -> WeightedEntities:
     seen: list[WeightedEntities] = []
-    real = WeightedEntities.counted
+    real = WeightedEntities.measured
 
-    def counted(self: WeightedEntities, *asked: Any) -> Any:
+    def measured(self: WeightedEntities, *asked: Any) -> Any:
         seen.append(self)
         return real(self, *asked)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WeightedEntities, "counted", counted)
+        patch.setattr(WeightedEntities, "measured", measured)
         model_of("swift", public_of(ALIKE), session_on(ZCDP), public_entities="keep")
     return seen[0]
 
@@ -256,7 +257,7 @@ def test_pairs_are_counted_in_own_cells_where_all_together_are_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = _kept()
-    own, merged = kept.opened.columns.axes.groupings, kept.opened.columns.merged.groupings
+    own, merged = kept.columns.axes.groupings, kept.columns.merged.groupings
     rule = Contribution("distinct", limit=7)
     assert kept._count(("a", "b"), rule).groupings == {name: own[name] for name in "ab"}
     monkeypatch.setattr(room, "most_pair_cells", lambda _: 1)

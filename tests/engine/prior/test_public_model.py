@@ -25,7 +25,8 @@ from small_tables import EXACT, LIMITS, ROW, digits, quiet, session_on
 
 from app.engine.catalog.registry import builtin
 from app.engine.columns.estimates import ColumnEstimates
-from app.engine.inference.junction import JunctionTree, predicted_cells
+from app.engine.inference.elimination import predicted_cells
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.method.base import Limits, PublicFacts, public_use
 from app.engine.prior import public_model
 from app.engine.prior.public_model import (
@@ -383,6 +384,6 @@ def test_what_takes_too_long_to_learn_is_told_beforehand() -> None:
 def test_a_tree_of_many_pairs_holds_fewer_against_each_other_and_keeps_its_size() -> None:
     gains = {(f"c{i}", f"c{j}"): 1 / (1 + i + j) for i, j in combinations(range(170), 2)}
     shape = {f"c{i}": 2 for i in range(170)}
-    taken = public_model._greedy(shape, gains, 1000, 0.0)
+    taken = public_model.best_pairs(shape, gains, 1000)
     assert len(taken) > 100
     assert predicted_cells(shape, taken) <= 1000

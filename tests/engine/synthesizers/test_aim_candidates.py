@@ -9,7 +9,7 @@ from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import GridReference
-from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, Open
+from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, OpenCandidate
 from app.engine.synthesizers.aim.workload import Workload
 
 CELLS = {"a": 2, "b": 4, "c": 6, "d": 8}
@@ -31,8 +31,8 @@ def uniform() -> GraphicalModel:
 
 def opened(
     most_cells: int = 1000, noise: Noise = QUIET, share: float = 1.0, total: float = 64.0
-) -> dict[tuple[str, ...], Open]:
-    found = candidates(most_cells, total).opened(uniform(), [], noise, share)
+) -> dict[tuple[str, ...], OpenCandidate]:
+    found = candidates(most_cells, total).open_candidates(uniform(), [], noise, share)
     return {each.clique: each for each in found}
 
 
@@ -76,7 +76,7 @@ def test_the_tree_may_grow_with_the_share_that_is_spent() -> None:
 
 def test_a_winner_closes_what_overlaps_and_what_no_longer_fits() -> None:
     shop = candidates(most_cells=60)
-    every = shop.opened(uniform(), [], QUIET, 1.0)
+    every = shop.open_candidates(uniform(), [], QUIET, 1.0)
     winner = next(each for each in every if each.clique == ("b", "d"))
     left = {each.clique for each in shop.still_open(every, [winner.clique], winner, 1.0)}
     assert ("a", "b") in left

@@ -33,8 +33,9 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.mst import Mst, MstParams
 from app.engine.synthesizers.swift import Swift
 from app.engine.synthesizers.swift.budget import (
-    Losses,
     MostCells,
+    PairBudget,
+    budget_weights,
     possible_shares,
     rows_loss,
     usual_shares,
@@ -324,14 +325,17 @@ def test_shares_are_parts_of_the_loss_and_fall_with_the_rows(
 ) -> None:
     loss = PrivacyLoss(kind, amount)
     shares, with_more = (
-        usual_shares(*prepared(each, loss, cells, k), is_public) for each in (rows, abs(rows) * 10)
+        usual_shares(*prepared(each, loss, cells, k), has_public=is_public)
+        for each in (rows, abs(rows) * 10)
     )
-    _, least, most = possible_shares(is_public)
+    _, least, most = possible_shares(has_public=is_public)
     assert least.one_way <= with_more.one_way <= shares.one_way <= most.one_way
     assert shares.one_way + shares.scores + shares.two_way == pytest.approx(1)
     assert shares.scores == (0.1 if is_public else 0.05)
-    losses = Losses.of(loss, shares, len(cells), is_public)
-    assert losses.one_way.amount + losses.scores.amount + losses.two_way.amount <= amount
+    weights = budget_weights(shares, len(cells), is_named=is_public, is_read=is_public)
+    parts = weights.split(loss)
+    paid = (parts.one_way, parts.prior, parts.selection, parts.marginals, parts.reserve)
+    assert sum(part.amount for part in paid) <= amount
 
 
 @pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE])
@@ -373,9 +377,9 @@ def many(rows: int, loss: PrivacyLoss = GAUSSIAN) -> LocalSession:
 
 def test_25_to_50_columns_without_a_public_table_get_a_larger_tree() -> None:
     for columns, tree in ((24, 2_000_000), (25, 5_000_000), (50, 5_000_000), (51, 2_000_000)):
-        assert MostCells.of(params(), columns, is_public=False) == MostCells(tree, 2_000_000)
-    assert MostCells.of(params(), 30, is_public=True).tree == 2_000_000
-    assert MostCells.of(params(most_cells=1000), 30, is_public=False) == MostCells(1000, 1000)
+        assert MostCells.of(params(), columns, has_public=False) == MostCells(tree, 2_000_000)
+    assert MostCells.of(params(), 30, has_public=True).tree == 2_000_000
+    assert MostCells.of(params(most_cells=1000), 30, has_public=False) == MostCells(1000, 1000)
 
 
 def test_pairs_of_many_columns_are_chosen_twice_and_none_is_counted_twice() -> None:
@@ -393,9 +397,13 @@ def test_pairs_of_many_columns_are_chosen_twice_and_none_is_counted_twice() -> N
 
 
 def test_shares_are_of_both_choices_together() -> None:
-    losses = Losses.of(GAUSSIAN, Shares(one_way=2, scores=1, two_way=1), 30, is_public=False)
-    assert losses.one_way.amount == 5 * 10**11
-    for parts in (losses.scored, losses.counted):
+    weights = budget_weights(
+        Shares(one_way=2, scores=1, two_way=1), 30, is_named=False, is_read=False
+    )
+    budget = weights.split(GAUSSIAN)
+    assert budget.one_way.amount == 5 * 10**11
+    of_pairs = PairBudget.of(budget, 30, has_public=False)
+    for parts in (of_pairs.scored, of_pairs.measured):
         assert len(parts) == 2
         assert sum(part.amount for part in parts) == pytest.approx(25 * 10**10, abs=2)
 
@@ -404,8 +412,10 @@ def test_shares_are_of_both_choices_together() -> None:
 def test_few_columns_too_many_and_those_with_public_rows_are_chosen_of_once(
     columns: int, is_public: bool
 ) -> None:
-    losses = Losses.of(GAUSSIAN, Shares(one_way=2, scores=1, two_way=1), columns, is_public)
-    assert (losses.first, losses.scores_again) == (None, None)
+    shares = Shares(one_way=2, scores=1, two_way=1)
+    weights = budget_weights(shares, columns, is_named=is_public, is_read=is_public)
+    of_pairs = PairBudget.of(weights.split(GAUSSIAN), columns, has_public=is_public)
+    assert (of_pairs.first, of_pairs.second_scores) == (None, None)
 
 
 def test_where_nothing_fits_a_first_choice_nothing_is_scored_again() -> None:

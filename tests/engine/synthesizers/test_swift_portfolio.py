@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.engine.inference.junction import predicted_cells
+from app.engine.inference.elimination import predicted_cells
 from app.engine.synthesizers.swift.portfolio import Noise, Option, choose, expected_noise, shared
 
 GAUSSIAN = Noise("gaussian", 10.0)

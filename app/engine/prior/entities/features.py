@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.privacy.queries import Contribution, Count
+from app.engine.public.contributions import DistinctCells
 from app.engine.public.rows import PublicRows
 
 Floats = NDArray[np.float64]
@@ -45,16 +46,11 @@ def features_of(count: Count, rows: PublicRows) -> Features:
 def _amounts(rule: Contribution, cells: Cells, size: int, rows: PublicRows) -> Floats:
     if rule.rule == "rows":
         return np.ones(rows.rows)
-    pairs, place, times = np.unique(
-        rows.entity * size + cells, return_inverse=True, return_counts=True
-    )
-    owner = pairs // size
+    distinct = DistinctCells.of(rows, cells, size, rule.limit or 1)
     if rule.rule == "clipped":
         assert rule.norm is not None
-        norms = np.sqrt(np.bincount(owner, times.astype(np.float64) ** 2, rows.entities))
-        clipped: Floats = np.minimum(1.0, rule.norm / norms)[rows.entity]
+        squares = np.bincount(distinct.entity, distinct.rows.astype(np.float64) ** 2, rows.entities)
+        clipped: Floats = np.minimum(1.0, rule.norm / np.sqrt(squares))[rows.entity]
         return clipped
-    most = 1 if rule.limit is None else rule.limit
-    distinct = np.bincount(owner, minlength=rows.entities)
-    drawn: Floats = np.minimum(1.0, most / distinct)[rows.entity] / times[place.reshape(-1)]
-    return drawn
+    of_row: Floats = (distinct.amounts / distinct.rows)[distinct.of_row]
+    return of_row

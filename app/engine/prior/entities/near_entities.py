@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
+from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
 from app.engine.entities.params import has_entities
-from app.engine.graphical.preparation import MeasuredTable, PublicEntityUse
-from app.engine.graphical.table_model import TableModel
 from app.engine.method.base import Problem, PublicFacts, Session
 from app.engine.prior.entities.features import features_of
 from app.engine.prior.entities.fitting import (
@@ -29,20 +28,16 @@ from app.engine.prior.entities.fitting import (
     weighted_units,
 )
 from app.engine.prior.entities.missing_values import with_missing_values
-from app.engine.prior.entities.model import (
-    PublicReweightedModel,
-    holds_public_entities,
-    load_model,
-)
+from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.ordering import in_order
-from app.engine.prior.entities.params import PublicReweightedParams
+from app.engine.prior.entities.params import PublicEntityUse, PublicReweightedParams
 from app.engine.prior.entities.rules import changes_keeping_rules, rows_keeping_rules
 from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.public.rows import PublicDataUnfit, PublicRows
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.schema import PrivacyUnit
 from app.engine.table import PublicTable, generator
 
 Floats = NDArray[np.float64]
@@ -71,13 +66,12 @@ _FORM = PublicReweightedParams()
 
 @dataclass(frozen=True)
 class WeightedEntities:
-    """Public entities, weighed by what was counted of entities and columns.
+    """Public entities, weighted by what was measured of entities and columns.
 
-    opened: the columns counted. units: weights of entities, shape (entities,); weights: of their
-    rows, shape (rows,).
+    units: weights of entities, shape (entities,); weights: of their rows, shape (rows,).
     """
 
-    opened: MeasuredTable
+    columns: ColumnEstimates
     rows: PublicRows
     units: Floats
     weights: Floats
@@ -88,26 +82,26 @@ class WeightedEntities:
         cls,
         rows: PublicRows,
         session: Session,
-        opened: MeasuredTable,
-        bought: MeasuredEntities,
+        columns: ColumnEstimates,
+        entities: MeasuredEntities,
         seed: int,
     ) -> WeightedEntities:
         """Raises `PublicDataUnfit` if no row keeps the rules of the dictionary."""
-        schema, found = session.schema, opened.measured.answers
+        schema, found = session.schema, columns.measured.answers
         rows = in_order(rows_keeping_rules(rows, schema), session.unit, seed)
-        units = weighted_units(bought.size.entities, [bought.by_rows], rows, schema)
+        units = weighted_units(entities.size.entities, [entities.by_rows], rows, schema)
         base = units[rows.entity]
-        told = [one_way(answer, rows) for answer in found]
-        moved = with_missing_values(rows, base, told, generator(seed + 1))
+        answers = [one_way(answer, rows) for answer in found]
+        moved = with_missing_values(rows, base, answers, generator(seed + 1))
         rows = changes_keeping_rules(moved, rows, schema)
-        return cls(opened, rows, units, row_weights(base, found, rows), seed)
+        return cls(columns, rows, units, row_weights(base, found, rows), seed)
 
     def expected(self, count: Count) -> Floats:
         """The histogram of the weighed entities, in its shape."""
         shape = [count.groupings[name].cells for name in count.columns]
         return features_of(count, self.rows).counts(self.weights).reshape(shape)
 
-    def counted(
+    def measured(
         self,
         session: Session,
         distances: Mapping[Pair, float],
@@ -138,21 +132,21 @@ class WeightedEntities:
         )
         answers = session.count(asked, loss)
         return fitted(
-            self.opened.columns.axes,
+            self.columns.axes,
             _FORM,
             unit,
             session.schema,
             self.rows,
             self.units,
-            (*self.opened.measured.answers, *answers),
+            (*self.columns.measured.answers, *answers),
             generator(self.seed + 2),
         )
 
     def _count(self, pair: Pair, rule: Contribution) -> Count:
         """In the cells of the dictionary, if these are few: cells that noise drowns lean on what
         public rows tell of them, and need not be merged."""
-        own, merged = self.opened.columns.axes.groupings, self.opened.columns.merged.groupings
-        most = min(_MOST_OWN_CELLS, most_pair_cells(self.opened.columns.axes))
+        own, merged = self.columns.axes.groupings, self.columns.merged.groupings
+        most = min(_MOST_OWN_CELLS, most_pair_cells(self.columns.axes))
         are_few = prod(own[name].cells for name in pair) <= most
         groupings = own if are_few else merged
         return Count(pair, {name: groupings[name] for name in pair}, rule)
@@ -160,7 +154,8 @@ class WeightedEntities:
 
 def weighted_entities(
     session: Session,
-    opened: MeasuredTable,
+    columns: ColumnEstimates,
+    measured: MeasuredEntities | None,
     rows: PublicRows,
     entity_use: PublicEntityUse,
     *,
@@ -171,11 +166,11 @@ def weighted_entities(
 
     `public`: the table that `rows` are those of that fit.
     """
-    facts, bought = PublicFacts(public.schema, public.table.rows), opened.bought
-    if bought is None or not may_use_entities(session.unit, facts, entity_use):
+    facts = PublicFacts(public.schema, public.table.rows)
+    if measured is None or not may_use_entities(session.unit, facts, entity_use):
         return None
     try:
-        return WeightedEntities.of(rows, session, opened, bought, seed)
+        return WeightedEntities.of(rows, session, columns, measured, seed)
     except PublicDataUnfit:
         return None
 
@@ -220,12 +215,3 @@ def entity_bytes(
     pairs = min(columns * (columns - 1) // 2, max(1, _MOST_TERMS // max(1, public.rows)))
     held = 8 * (columns + 1) * _COPIES_OF_PUBLIC + _BYTES_OF_TERM * (columns + pairs)
     return public.rows * held + entity_cells(unit, public, entity_use, axes) * _BYTES_OF_CELL
-
-
-def load_either(
-    method: str, schema: Schema, unit: PrivacyUnit, data: bytes
-) -> TableModel | PublicReweightedModel:
-    """A stored model of `method`, of rows or of public entities; raises `ModelFormatError`."""
-    if holds_public_entities(data):
-        return load_model(schema, unit, data, method)
-    return TableModel.load(method, schema, unit, data)

@@ -22,6 +22,9 @@ from app.engine.privacy.queries import Contribution
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.schema import PrivacyUnit
 
+# What becomes of public entities beside a model of rows.
+PublicEntityUse = Literal["auto", "keep", "group"]
+
 USUAL_NORM = 7
 """Of one entity's counts in a histogram, where nothing else is asked for."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.inference.junction import predicted_with_each
+from app.engine.inference.elimination import predicted_with_each
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.privacy.references import counts_of, on_grid
@@ -45,7 +45,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenCandidate:
     """A candidate that may be chosen. Its reference is what is publicly expected of it, in rows,
     held in few bytes: all open candidates are held at once."""
 
@@ -58,7 +58,7 @@ class Open:
     def expected(self) -> Floats:
         return counts_of(self.reference)
 
-    def overlaps(self, other: Open) -> bool:
+    def overlaps(self, other: OpenCandidate) -> bool:
         """Whether they share two columns, so that one tells much of the other's."""
         return len(set(self.clique) & set(other.clique)) > 1
 
@@ -94,9 +94,9 @@ class CandidatePool:
     def cells(self, clique: Clique) -> int:
         return prod(self._shape[name] for name in clique)
 
-    def opened(
+    def open_candidates(
         self, model: GraphicalModel, measured: Collection[Clique], noise: Noise, share: float
-    ) -> list[Open]:
+    ) -> list[OpenCandidate]:
         """Candidates that fit, at this share of the budget being spent, with their references.
 
         A candidate is left out if with it the junction tree would pass `share` of its most
@@ -114,11 +114,11 @@ class CandidatePool:
 
     def still_open(
         self,
-        opened: Sequence[Open],
+        opened: Sequence[OpenCandidate],
         measured: Collection[Clique],
-        winner: Open,
+        winner: OpenCandidate,
         share: float,
-    ) -> list[Open]:
+    ) -> list[OpenCandidate]:
         """Those of `opened` that do not overlap with a winner, and fit beside it."""
         left = MOST_MEASURED_CELLS - sum(self.cells(clique) for clique in measured)
         apart = {
@@ -135,14 +135,14 @@ class CandidatePool:
         most = self.most_cells * share
         return [clique for clique, cells in zip(cliques, sizes, strict=True) if cells <= most]
 
-    def _open(self, clique: Clique, shares: Floats, noise: Noise) -> Open:
+    def _open(self, clique: Clique, shares: Floats, noise: Noise) -> OpenCandidate:
         """The reference lies on a dyadic grid, which hides in what order a processor adds up
         floats: a run that is started again must ask the very same question."""
         weight = self._weights[clique]
         reference = on_grid(shares * self._total)
         distance = round(noise.expected_distance(counts_of(reference)))
         candidate = Candidate(self._counts[clique], reference, weight, bias=-weight * distance)
-        return Open(clique, candidate, reference, distance)
+        return OpenCandidate(clique, candidate, reference, distance)
 
 
 def _smallest(

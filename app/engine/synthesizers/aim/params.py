@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.engine.graphical.preparation import TableParams, Weight
+from app.engine.graphical.params import TableParams, Weight
 from app.engine.method.base import Params
 
 LARGEST_DEGREE = 4

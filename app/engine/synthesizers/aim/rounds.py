@@ -9,98 +9,65 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.engine.columns.contribution import expected_distance, expected_error
-from app.engine.columns.estimates import ColumnEstimates, in_rows
-from app.engine.constraints.structural_zeros import structural_zeros
-from app.engine.inference.estimation import fit
+from app.engine.graphical.run import FitSettings, MeasuredMarginals, TableRun
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
-from app.engine.inference.prior import Factor
-from app.engine.method.base import Progress, Session
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count
-from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, Open
+from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, OpenCandidate
 from app.engine.synthesizers.aim.schedule import Schedule
+from app.engine.synthesizers.aim.tuning import TUNING
 from app.engine.synthesizers.aim.workload import Clique
 
-_ROUND_TOLERANCE = 0.1
-_SHRINKAGE = 0.7
-_SMOOTHNESS = 2.0
-_LAST_TOLERANCE = 0.03
-_LEAST_SHARE = 0.3
-"""Of the junction tree's most cells, from the first round."""
+ROUND_FIT = FitSettings(TUNING.shrinkage, TUNING.smoothness, TUNING.round_tolerance)
+LAST_FIT = FitSettings(TUNING.shrinkage, TUNING.smoothness, TUNING.tolerance)
 
 
 @dataclass
 class Rounds:
-    """A run after its one-way histograms; `reserve` is what it leaves unspent. `base` takes
-    the place of independent columns, where the model starts otherwise."""
+    """A run after its columns are measured. `rows_per_count`: what a count of a marginal stands
+    for."""
 
-    session: Session
-    columns: ColumnEstimates
+    run: TableRun
     candidates: CandidatePool
-    contribution: Contribution
     rows_per_count: float
     schedule: Schedule
     most_winners: int
-    reserve: PrivacyLoss
-    base: Sequence[Factor] | None = None
     measured: list[NoisyMarginal] = field(default_factory=list)
 
-    def run(self, progress: Progress) -> GraphicalModel:
-        """Spends all but the reserve, and fits once more until it has converged."""
-        model = self._fitted(None, _ROUND_TOLERANCE)
-        while self.left.amount > 0:
-            progress(0.1 + 0.75 * self._spent, "choosing marginals")
-            schedule, most = self.schedule.round(self.left, self.most_winners)
+    def measure(self) -> MeasuredMarginals:
+        """Spends all that is left for marginals; the last fit starts from the last round's."""
+        model = self._fitted(None)
+        while self.run.left.amount > 0:
+            self.run.progress(0.1 + 0.75 * self._spent, "choosing marginals")
+            schedule, most = self.schedule.round(self.run.left, self.most_winners)
             chosen = self._choose(model, schedule, most)
             if not chosen:
-                self._measure_again()
+                self.measured += self.run.measure_columns_again()
                 break
             self._measure([each.clique for each in chosen], schedule)
-            model = self._fitted(model, _ROUND_TOLERANCE)
+            model = self._fitted(model)
             if self._is_still(chosen, model):
                 self.schedule = self.schedule.annealed()
-        progress(0.87, "fitting the model")
-        return self._fitted(model, _LAST_TOLERANCE)
-
-    @property
-    def left(self) -> PrivacyLoss:
-        left = self.session.remaining - self.reserve
-        return PrivacyLoss(left.kind, left.amount)
+        return MeasuredMarginals(self.measured, LAST_FIT, start=model)
 
     @property
     def _spent(self) -> float:
-        return 1 - self.left.amount / max(self.session.allowance.amount, 1)
+        return 1 - self.run.left.amount / max(self.run.session.allowance.amount, 1)
 
     @property
     def _cliques(self) -> list[Clique]:
         return [marginal.axes for marginal in self.measured]
 
-    def _fitted(self, start: GraphicalModel | None, tolerance: float) -> GraphicalModel:
-        return fit(
-            self.columns.shape,
-            [*self.columns.marginals, *self.measured],
-            self.columns.total,
-            base=self.base,
-            zeros=structural_zeros(
-                self.session.schema,
-                self.columns.merged.groupings,
-                [*(factor.axes for factor in self.base or ()), *self._cliques],
-            ),
-            start=start,
-            shrinkage=_SHRINKAGE,
-            ordered=self.columns.ordered,
-            smoothness=_SMOOTHNESS,
-            tolerance=tolerance,
-        )
+    def _fitted(self, start: GraphicalModel | None) -> GraphicalModel:
+        return self.run.fit(self.measured, ROUND_FIT, start)
 
-    def _choose(self, model: GraphicalModel, schedule: Schedule, most: int) -> list[Open]:
+    def _choose(self, model: GraphicalModel, schedule: Schedule, most: int) -> list[OpenCandidate]:
         """Winners one after another: each is a selection of its own among those that then are
         open, so that none is paid for and then cannot be used."""
-        share = max(self._spent, _LEAST_SHARE)
+        share = max(self._spent, TUNING.least_tree)
         cliques = self._cliques
-        opened = self.candidates.opened(model, cliques, self._noise(schedule), share)
-        chosen: list[Open] = []
+        opened = self.candidates.open_candidates(model, cliques, self._noise(schedule), share)
+        chosen: list[OpenCandidate] = []
         while opened and len(chosen) < most:
             winner = self._winner(opened, schedule.select)
             chosen.append(winner)
@@ -108,42 +75,33 @@ class Rounds:
             opened = self.candidates.still_open(opened, cliques, winner, share)
         return chosen
 
-    def _winner(self, opened: Sequence[Open], loss: PrivacyLoss) -> Open:
+    def _winner(self, opened: Sequence[OpenCandidate], loss: PrivacyLoss) -> OpenCandidate:
         if len(opened) == 1:
             return opened[0]
-        return opened[self.session.select([each.candidate for each in opened], loss)[0]]
+        return opened[self.run.session.select([each.candidate for each in opened], loss)[0]]
 
     def _measure(self, cliques: Sequence[Clique], schedule: Schedule) -> None:
         """One joint release; of all that is left in the last round, or without a choice."""
         asked = PrivacyLoss(schedule.measure.kind, schedule.measure.amount * len(cliques))
-        rest = self.left - asked
+        rest = self.run.left - asked
         is_last = rest.amount < self.schedule.cost or len(self.candidates.cliques) == 1
-        self._count(cliques, self.left if is_last else asked)
-
-    def _measure_again(self) -> None:
-        """What nothing else can be bought with goes to the columns, in their merged cells."""
-        self._count([(name,) for name in self.columns.merged.names], self.left)
-
-    def _count(self, cliques: Sequence[Clique], loss: PrivacyLoss) -> None:
-        groupings = self.columns.merged.groupings
-        queries = [
-            Count(clique, {name: groupings[name] for name in clique}, self.contribution)
-            for clique in cliques
-        ]
-        answers = self.session.count(queries, loss)
-        self.measured += [in_rows(answer, self.columns.size) for answer in answers]
+        self.measured += self.run.measure(cliques, self.run.left if is_last else asked)
 
     def _noise(self, schedule: Schedule) -> Noise:
         error = expected_error(
-            self.contribution, self.session.unit, self.candidates.most_cells, schedule.measure
+            self.run.table.contribution,
+            self.run.session.unit,
+            self.candidates.most_cells,
+            schedule.measure,
         )
         return Noise(error * self.rows_per_count, expected_distance(1.0, schedule.measure))
 
-    def _is_still(self, before: Sequence[Open], model: GraphicalModel) -> bool:
+    def _is_still(self, before: Sequence[OpenCandidate], model: GraphicalModel) -> bool:
         """Whether the measurements moved the model by no more than their noise would."""
         tables = model.each_marginal([each.clique for each in before])
         moved = [
-            float(np.abs(table * self.columns.total - each.expected).sum()) / max(each.noise, 1.0)
+            float(np.abs(table * self.run.columns.total - each.expected).sum())
+            / max(each.noise, 1.0)
             for each, table in zip(before, tables, strict=True)
         ]
         return math.fsum(moved) <= len(moved)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.engine.privacy.loss import PrivacyLoss
-
-_WINNERS_OF_A_COLUMN = 3
-"""Were the noise never lowered; 16 in the paper, where winners are measured one by one."""
-
-_ENOUGH_WINNERS = 60
+from app.engine.synthesizers.aim.tuning import TUNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ class Schedule:
 
 def expected_winners(columns: int) -> int:
     """Three for each column, but no more than 60, or one for each."""
-    return min(_WINNERS_OF_A_COLUMN * columns, max(_ENOUGH_WINNERS, columns))
+    return min(TUNING.winners_of_column * columns, max(TUNING.enough_winners, columns))
 
 
 def _times(loss: PrivacyLoss, times: int) -> PrivacyLoss:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,60 +15,43 @@ from app.engine.columns.contribution import (
     noise_problems,
 )
 from app.engine.columns.estimates import rows_per_count
-from app.engine.columns.private_bins import delta_for_values
-from app.engine.columns.resources import (
-    counting_bytes,
-    message_problems,
-    run_problems,
-)
-from app.engine.graphical import preparation
-from app.engine.graphical.preparation import one_way_errors
+from app.engine.columns.resources import counting_bytes, message_problems, run_problems
+from app.engine.graphical.budget import BudgetWeights, TableBudget
+from app.engine.graphical.method import FittedTable, GraphicalMethod
+from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
+from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method.base import (
-    ExpectedError,
-    Limits,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    PublicUse,
-    Session,
-)
-from app.engine.prior.drift import (
-    DRIFT_SHARE,
-    NearEntities,
-    distance_errors,
-    public_prior,
-)
-from app.engine.prior.entities.model import PublicReweightedModel
+from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
+from app.engine.prior.distances import distance_errors
+from app.engine.prior.drift import PriorLimits
 from app.engine.prior.entities.near_entities import (
     entity_bytes,
     entity_cells,
     entity_problems,
-    load_either,
 )
 from app.engine.prior.public_model import (
-    PublicModel,
+    Pair,
     compared_cells,
+    most_pair_cells,
     public_model_bytes,
     public_model_problems,
 )
+from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
-from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import bounds
+from app.engine.synthesizers.aim.bounded_model import BoundedModel, EntityMarginals
 from app.engine.synthesizers.aim.candidates import (
     MOST_MEASURED_CELLS,
     MOST_OFFERED_CELLS,
     CandidatePool,
 )
-from app.engine.synthesizers.aim.entity_marginals import EntityMarginals
-from app.engine.synthesizers.aim.model import BoundedModel
 from app.engine.synthesizers.aim.params import AimParams, Shares
-from app.engine.synthesizers.aim.rounds import Rounds
+from app.engine.synthesizers.aim.rounds import LAST_FIT, ROUND_FIT, Rounds
 from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
+from app.engine.synthesizers.aim.tuning import TUNING
 from app.engine.synthesizers.aim.workload import (
     MOST_CANDIDATES,
     Clique,
@@ -76,18 +59,6 @@ from app.engine.synthesizers.aim.workload import (
     candidates_of_degree,
     usual_degree,
 )
-from app.engine.table import PublicTable
-
-_BOUNDS = 0.04
-_SELECTION = 0.1
-_USUAL_ERROR = 50.0
-"""Noise in rows of a one-way cell, bought with a quarter of the budget, where a quarter is best."""
-_ONE_WAY = (0.15, 0.55)
-_MORE_FOR_TEN_TIMES = 0.3
-_LESS_FOR_A_TENTH = 0.18
-
-_PRIOR_PART = 4
-"""The public tree has at most one part in so many of the most cells."""
 
 _SECONDS_PER_LOOK = 2.5e-4
 """A candidate's share of a selection: its reference, its place in the tree, and its score."""
@@ -102,11 +73,10 @@ _BYTES_PER_MEASURED_CELL = 300
 """Values, the vectors of the descent with its memory, and the counts in the kernel."""
 
 
-class Aim:
+class Aim(GraphicalMethod):
     name = "aim"
     title = "Marginals chosen adaptively for a workload, with bounds on every error"
     reference = "McKenna, Mullins, Sheldon and Miklau (2022), AIM"
-    uses_public: PublicUse = "optional"
     Params = AimParams
 
     def check(
@@ -118,7 +88,7 @@ class Aim:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = preparation.forecast(schema, unit, params, loss, limits)
+        plan = plan_preparation(schema, unit, params, loss, limits)
         axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
         problems += _workload_problems(axes, params)
         problems += public_model_problems(schema, unit, public, axes.names, limits)
@@ -140,88 +110,70 @@ class Aim:
             len(axes.names),
         )
         problems += _choosing_problems(axes, workload, limits)
-        losses = _Losses.of(loss, axes, contribution, params, unit, workload, public is not None)
-        errors = losses.errors(axes, contribution, unit, params.most_cells, workload)
-        scores = losses.score_errors(axes, unit, workload)
-        if public is not None and losses.prior.amount:
-            scores += distance_errors(axes, unit, public, losses.prior, params.public_entities)
+        shares = params.shares or _usual_shares(loss, axes, contribution, unit)
+        budget = _weights(shares, workload, has_public=public is not None).split(loss)
+        schedule = _schedule(budget, shares, len(axes.names), has_public=public is not None)
+        errors = one_way_errors(axes, contribution, unit, budget.one_way)
+        errors = _errors(errors, contribution, unit, params.most_cells, schedule, workload)
+        scores = _bound_errors(axes, unit, budget.reserve, workload)
+        if public is not None and budget.prior.amount:
+            scores += distance_errors(axes, unit, public, budget.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 
-    def delta_for_values(self, params: AimParams, schema: Schema) -> float:
-        return delta_for_values(schema, params)
+    def weights(
+        self, table: PreparedTable, params: AimParams, unit: PrivacyUnit, public: PublicSource
+    ) -> BudgetWeights:
+        shares = _shares(table, params, unit)
+        return _weights(shares, _workload(table.axes, params), has_public=public.rows is not None)
 
-    def fit(
-        self,
-        session: Session,
-        params: AimParams,
-        public: PublicTable | None,
-        seed: int,
-        progress: Progress,
-    ) -> BoundedModel:
-        prepared = preparation.start(session, params, progress)
-        axes, contribution = prepared.axes, prepared.contribution
-        workload = _workload(axes, params)
-        public, rows = readable(public, session.schema, axes.names)
-        losses = _Losses.of(
-            prepared.loss, axes, contribution, params, session.unit, workload, public is not None
+    def prior_limits(self, run: TableRun, params: AimParams) -> PriorLimits:
+        tree = _prior_cells(params)
+        return PriorLimits(tree, min(tree, most_pair_cells(run.table.axes)))
+
+    def pair_weight(self, run: TableRun, params: AimParams) -> Callable[[Pair], float]:
+        return _workload(run.table.axes, params).weight
+
+    def select_and_measure(self, run: TableRun, params: AimParams) -> MeasuredMarginals:
+        columns, workload = run.columns, _workload(run.table.axes, params)
+        if not workload.candidates:
+            return MeasuredMarginals((), LAST_FIT, start=run.fit((), ROUND_FIT))
+        shares = _shares(run.table, params, run.session.unit)
+        pool = CandidatePool(
+            columns.merged, workload, columns.total, params.most_cells, run.prior_cliques
         )
-        opened = preparation.measure_columns(
-            session, prepared, params, losses.one_way, progress, rows
-        )
-        columns, measured = opened.columns, opened.measured
-
-        def errors(model: bounds.MarginalSource) -> tuple[ExpectedError, ...]:
-            if not losses.bounds.amount:
-                return ()
-            progress(0.92, "bounding errors")
-            rows_error = bounds.rows_error(axes, contribution, session.unit, losses.one_way)
-            bounded = bounds.bounded(axes, workload.closure)
-            return bounds.measured_bounds(session, model, bounded, rows_error)
-
-        prior: PublicModel | NearEntities | None = None
-        if public is not None and rows is not None:
-            progress(0.05, "learning from the public table")
-            prior = public_prior(
-                session,
-                opened,
-                rows,
-                losses.prior,
-                public=public,
-                entity_use=params.public_entities,
-                most_cells=_prior_cells(params),
-                seed=seed,
-            )
-        if isinstance(prior, NearEntities):
-            progress(0.4, "weighing public entities")
-            left = session.remaining - losses.bounds
-            weighted = prior.model(session, left, self.name, workload.weight)
-            told = EntityMarginals(weighted, columns.axes, measured.size)
-            return BoundedModel(weighted, errors(told))
-        cliques = () if prior is None else prior.cliques
-        rounds = Rounds(
-            session,
-            columns,
-            CandidatePool(columns.merged, workload, columns.total, params.most_cells, cliques),
-            contribution,
-            rows_per_count(measured.answers[0], measured.size),
-            losses.schedule,
+        one_ways = columns.measured
+        return Rounds(
+            run,
+            pool,
+            rows_per_count(one_ways.answers[0], one_ways.size),
+            _schedule(
+                run.budget, shares, len(columns.shape), has_public=run.public.rows is not None
+            ),
             params.winners,
-            reserve=losses.bounds if workload.candidates else session.remaining,
-            base=None if prior is None else prior.factors,
-        )
-        model = opened.model(self.name, rounds.run(progress))
-        return BoundedModel(model, errors(model))
+        ).measure()
 
-    def load(
-        self, schema: Schema, unit: PrivacyUnit, data: bytes
-    ) -> TableModel | PublicReweightedModel:
-        return load_either(self.name, schema, unit, data)
+    def finished(self, run: TableRun, params: AimParams, model: FittedTable) -> BoundedModel:
+        """With bounds of its errors, for the reserve."""
+        if not run.budget.reserve.amount:
+            return BoundedModel(model, ())
+        run.progress(0.92, "bounding errors")
+        axes, unit = run.table.axes, run.session.unit
+        marginals: bounds.MarginalSource
+        if isinstance(model, TableModel):
+            marginals = model
+        else:
+            marginals = EntityMarginals(model, run.columns.axes, run.columns.size)
+        rows_error = bounds.rows_error(axes, run.table.contribution, unit, run.budget.one_way)
+        cliques = bounds.bounded(axes, _workload(axes, params).closure)
+        return BoundedModel(
+            model, bounds.measured_bounds(run.session, marginals, cliques, rows_error)
+        )
 
 
 def _prior_cells(params: AimParams) -> int:
     """The most cells of the tree that public rows make: less than the first round leaves."""
-    return params.most_cells // _PRIOR_PART
+    return params.most_cells // TUNING.prior_part
 
 
 def _workload(axes: Axes, params: AimParams) -> Workload:
@@ -312,70 +264,63 @@ def _choosing_problems(axes: Axes, workload: Workload, limits: Limits) -> tuple[
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Losses:
-    """Parts of the budget; no step that is not taken is paid for."""
+def _weights(shares: Shares, workload: Workload, *, has_public: bool) -> BudgetWeights:
+    """The rounds are paid for choosing and measuring together; a step that is not taken has no
+    weight."""
+    is_choosing = bool(workload.candidates)
+    prior, selection = _selection(shares, has_public)
+    return BudgetWeights(
+        one_way=shares.one_way,
+        prior=prior if is_choosing else 0.0,
+        marginals=selection + shares.marginals if is_choosing else 0.0,
+        reserve=shares.bounds,
+    )
 
-    one_way: PrivacyLoss
-    bounds: PrivacyLoss
-    schedule: Schedule
-    prior: PrivacyLoss
 
-    @classmethod
-    def of(
-        cls,
-        loss: PrivacyLoss,
-        axes: Axes,
-        contribution: Contribution,
-        params: AimParams,
-        unit: PrivacyUnit,
-        workload: Workload,
-        is_public: bool,
-    ) -> _Losses:
-        shares = params.shares or _usual_shares(loss, axes, contribution, unit)
-        is_choosing = bool(workload.candidates)
-        guard = DRIFT_SHARE * shares.selection if is_public and is_choosing else 0.0
-        selection = shares.selection - guard
-        one_way_loss, rounds, reserve, prior = loss.split(
-            (
-                shares.one_way,
-                selection + shares.marginals if is_choosing else 0.0,
-                shares.bounds,
-                guard,
-            )
-        )
-        selection /= selection + shares.marginals
-        schedule = Schedule.start(rounds, selection, len(axes.names))
-        return cls(one_way_loss, reserve, schedule, prior)
+def _schedule(budget: TableBudget, shares: Shares, columns: int, *, has_public: bool) -> Schedule:
+    _, selection = _selection(shares, has_public)
+    return Schedule.start(budget.marginals, selection / (selection + shares.marginals), columns)
 
-    def errors(
-        self,
-        axes: Axes,
-        contribution: Contribution,
-        unit: PrivacyUnit,
-        most_cells: int,
-        workload: Workload,
-    ) -> tuple[float, ...]:
-        """Noise in a cell of a marginal of the first round, then of columns and choices."""
-        found = one_way_errors(axes, contribution, unit, self.one_way)
-        if workload.candidates:
-            first = expected_error(contribution, unit, most_cells, self.schedule.measure)
-            found = (first, *found)
-        if len(workload.candidates) > 1:
-            found = (*found, expected_score_error(unit, self.schedule.select))
-        return found
 
-    def score_errors(self, axes: Axes, unit: PrivacyUnit, workload: Workload) -> tuple[float, ...]:
-        """Noise in the distance of a bounded marginal, if any is bounded."""
-        if not self.bounds.amount:
-            return ()
-        groupings = axes.groupings
-        counts = [
-            Count(clique, {name: groupings[name] for name in clique})
-            for clique in bounds.bounded(axes, workload.closure)
-        ]
-        errors = expected_distance_errors(counts, [1.0] * len(counts), unit, self.bounds)
-        return (max(errors),)
+def _selection(shares: Shares, has_public: bool) -> tuple[float, float]:
+    """What of the weight of selections goes to comparing a public model, and what is left."""
+    prior = TUNING_OF_PRIORS.drift_share * shares.selection if has_public else 0.0
+    return prior, shares.selection - prior
+
+
+def _errors(
+    one_way: tuple[float, ...],
+    contribution: Contribution,
+    unit: PrivacyUnit,
+    most_cells: int,
+    schedule: Schedule,
+    workload: Workload,
+) -> tuple[float, ...]:
+    """Noise in a cell of a marginal of the first round, then of columns and choices."""
+    found = one_way
+    if workload.candidates:
+        found = (expected_error(contribution, unit, most_cells, schedule.measure), *found)
+    if len(workload.candidates) > 1:
+        found = (*found, expected_score_error(unit, schedule.select))
+    return found
+
+
+def _bound_errors(
+    axes: Axes, unit: PrivacyUnit, loss: PrivacyLoss, workload: Workload
+) -> tuple[float, ...]:
+    """Noise in the distance of a bounded marginal, if any is bounded."""
+    if not loss.amount:
+        return ()
+    groupings = axes.groupings
+    counts = [
+        Count(clique, {name: groupings[name] for name in clique})
+        for clique in bounds.bounded(axes, workload.closure)
+    ]
+    return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, loss)),)
+
+
+def _shares(table: PreparedTable, params: AimParams, unit: PrivacyUnit) -> Shares:
+    return params.shares or _usual_shares(table.loss, table.axes, table.contribution, unit)
 
 
 def _usual_shares(
@@ -385,15 +330,16 @@ def _usual_shares(
     quarter, _ = loss.split((1.0, 3.0))
     part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
     error = expected_error(contribution, unit, max(axes.shape), part)
-    tens = math.log10(max(error, 1e-3) / _USUAL_ERROR)
-    one = 0.25 + tens * (_MORE_FOR_TEN_TIMES if tens > 0 else _LESS_FOR_A_TENTH)
-    one = round(min(max(one, _ONE_WAY[0]), _ONE_WAY[1]), 3)
-    rest = 1 - one - _BOUNDS
+    tens = math.log10(max(error, 1e-3) / TUNING.usual_error)
+    one = TUNING.one_way
+    one += tens * (TUNING.more_for_ten_times if tens > 0 else TUNING.less_for_a_tenth)
+    one = round(min(max(one, TUNING.least_one_way), TUNING.most_one_way), 3)
+    rest = 1 - one - TUNING.bounds
     return Shares(
         one_way=one,
-        selection=_SELECTION * rest,
-        marginals=(1 - _SELECTION) * rest,
-        bounds=_BOUNDS,
+        selection=TUNING.selection * rest,
+        marginals=(1 - TUNING.selection) * rest,
+        bounds=TUNING.bounds,
     )
 
 

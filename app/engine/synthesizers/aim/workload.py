@@ -11,12 +11,12 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.synthesizers.aim.tuning import TUNING
+
 Clique = tuple[str, ...]
 
 MOST_CANDIDATES = 8000
 """Marginals of a workload and their own: a selection offers all, and each has a reference."""
-
-TARGET_WEIGHT = 4.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Workload:
         rank = {name: i for i, name in enumerate(names)}
         of_column = dict.fromkeys(names, 1.0) | dict(column_weights)
         if target is not None:
-            of_column[target] *= TARGET_WEIGHT
+            of_column[target] *= TUNING.target_weight
         return cls(
             names,
             tuple(tuple(sorted(marginal, key=rank.__getitem__)) for marginal in marginals),

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.privacy.queries import Measurement
+from app.engine.public.contributions import DistinctCells
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
 from app.engine.synthesizers.linked_histograms.plan import Group, Link
@@ -86,12 +87,7 @@ def rows_behind(group: Group, public: PublicRows, counts: Floats) -> Floats:
 def public_counts(group: Group, public: PublicRows, samples: int) -> Floats:
     """How many public entities count in each cell, were they asked what the private ones are.
 
-    An entity with d > `samples` distinct cells counts `samples` / d in each, which is the
-    expectation of the kernel's draw. Shape (cells,).
+    An entity counts in at most `samples` cells. Shape (cells,).
     """
-    cells = cells_of(group.axes, public.codes)
-    pairs = np.unique(public.entity * group.axes.cells + cells)
-    entity, cell = np.divmod(pairs, group.axes.cells)
-    distinct = np.bincount(entity, minlength=public.entities)
-    weights = np.minimum(1.0, samples / np.maximum(distinct, 1))[entity]
-    return np.bincount(cell, weights, minlength=group.axes.cells).astype(np.float64)
+    cells, size = cells_of(group.axes, public.codes), group.axes.cells
+    return DistinctCells.of(public, cells, size, samples).counts(size)

@@ -1,8 +1,8 @@
-"""How `swift` divides its loss.
+"""How `swift` splits its budget.
 
 What the columns need depends on how many rows there are: noise that a million rows never feel
-drowns a thousand. So a small part of the loss buys their number first, where nothing tells it
-yet; all else about the division is public.
+hides a thousand. So a small part of the loss measures their number first, where nothing else says
+it yet; all else about the split is public.
 """
 
 from __future__ import annotations
@@ -11,86 +11,69 @@ import math
 from dataclasses import dataclass, replace
 
 from app.engine.columns.table_size import SizeEstimate
+from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.preparation import PreparedTable, one_way_errors
 from app.engine.method.base import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
-
-_SCORES = 0.05
-_GUARDING_SCORES = 0.1
-_EXPECTED_ONE_WAY = 0.25
-_LEAST_ONE_WAY = 0.15
-_MOST_ONE_WAY = 0.75
-_EXPECTED_RHO = 0.01
-_POWER = 0.25
-_OF_DROWNED = 1.6
-
-_ROWS = 0.005
-_ROWS_OF_PURE = 0.02
-"""Of the loss, for the number of rows: pure noise is linear in the loss."""
+from app.engine.synthesizers.swift.tuning import TUNING
 
 
-_MANY_COLUMNS = range(25, 101)
-"""So many are chosen of twice: of fewer a second look told no more, and of more it takes long."""
+def budget_weights(shares: Shares, columns: int, *, is_named: bool, is_read: bool) -> BudgetWeights:
+    """Weights of the steps; a step that is not taken has none.
 
-_MOST_CELLS = 2_000_000
-_MOST_CELLS_OF_MANY = 5_000_000
-_MANY_FOR_CELLS = range(25, 51)
-"""A larger tree tells more of many columns; of more than these it takes too much memory."""
-
-_FIRST = 0.5
-_SCORES_AGAIN = 0.33
-"""What the first choice gets of the loss of pairs, and the second look of that of scores."""
+    is_named: whether the request names a public table: pairs are then scored even if there are two
+    columns. is_read: whether rows of it fit, so that scores are distances from a public model.
+    """
+    scores = shares.scores if columns > (1 if is_named else 2) else 0.0
+    return BudgetWeights(
+        one_way=shares.one_way,
+        prior=scores if is_read else 0.0,
+        selection=0.0 if is_read else scores,
+        marginals=shares.two_way if columns > 1 else 0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """Parts of the loss; no step that is not taken is paid for.
+class PairBudget:
+    """The loss of scoring all pairs and of measuring the chosen ones: once, or of each choice.
 
-    `scores_again` and `first` are for a first choice of pairs, where there is one; `two_way` is
-    for the last.
+    `first` and `second_scores` are for a first choice of pairs and for scoring the others again,
+    where there are two choices; `marginals` is then for the second.
     """
 
-    one_way: PrivacyLoss
     scores: PrivacyLoss
-    two_way: PrivacyLoss
-    scores_again: PrivacyLoss | None = None
+    marginals: PrivacyLoss
     first: PrivacyLoss | None = None
+    second_scores: PrivacyLoss | None = None
 
     @classmethod
-    def of(cls, loss: PrivacyLoss, shares: Shares, columns: int, is_public: bool) -> Losses:
-        """`is_public`: whether there are public rows, whose pairs are scored even if there are two
-        columns."""
-        is_scoring = columns > (1 if is_public else 2)
-        one_way, scores, two_way = loss.split(
-            (
-                shares.one_way,
-                shares.scores if is_scoring else 0.0,
-                shares.two_way if columns > 1 else 0.0,
-            )
-        )
-        if not looks_twice(columns, is_public):
-            return cls(one_way, scores, two_way)
-        scores, again = scores.split((1 - _SCORES_AGAIN, _SCORES_AGAIN))
-        first, two_way = two_way.split((_FIRST, 1 - _FIRST))
-        return cls(one_way, scores, two_way, again, first)
+    def of(cls, budget: TableBudget, columns: int, *, has_public: bool) -> PairBudget:
+        if not chooses_twice(columns, has_public=has_public):
+            return cls(budget.selection, budget.marginals)
+        again = TUNING.second_scores
+        scores, second = budget.selection.split((1 - again, again))
+        first, last = budget.marginals.split((TUNING.first_choice, 1 - TUNING.first_choice))
+        return cls(scores, last, first, second)
 
     @property
     def scored(self) -> tuple[PrivacyLoss, ...]:
-        """What each question about all pairs is paid."""
-        return (self.scores,) if self.scores_again is None else (self.scores, self.scores_again)
+        """The loss of each question about all pairs."""
+        return (self.scores,) if self.second_scores is None else (self.scores, self.second_scores)
 
     @property
-    def counted(self) -> tuple[PrivacyLoss, ...]:
-        """What the pairs of each choice are paid."""
-        return (self.two_way,) if self.first is None else (self.two_way, self.first)
+    def measured(self) -> tuple[PrivacyLoss, ...]:
+        """The loss of the pairs of each choice."""
+        return (self.marginals,) if self.first is None else (self.marginals, self.first)
 
 
-def looks_twice(columns: int, is_public: bool) -> bool:
-    """Whether pairs are chosen twice; public rows tell what a first choice would."""
-    return columns in _MANY_COLUMNS and not is_public
+def chooses_twice(columns: int, *, has_public: bool) -> bool:
+    """Whether pairs are chosen twice; a public model says what a first choice would."""
+    is_covered = columns * TUNING.coverage_of_one_choice <= 2
+    is_slow = columns**3 > TUNING.most_work_of_two_choices
+    return not (is_covered or is_slow or has_public)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,62 +84,66 @@ class MostCells:
     measured: int
 
     @classmethod
-    def of(cls, params: SwiftParams, columns: int, is_public: bool) -> MostCells:
-        """`is_public`: whether there are public rows."""
-        is_wide = columns in _MANY_FOR_CELLS and not is_public
-        tree = params.most_cells or (_MOST_CELLS_OF_MANY if is_wide else _MOST_CELLS)
-        return cls(tree, min(tree, _MOST_CELLS))
+    def of(cls, params: SwiftParams, columns: int, *, has_public: bool) -> MostCells:
+        tree = params.most_cells or _usual_tree(columns, has_public)
+        return cls(tree, min(tree, TUNING.most_cells))
 
 
-def with_rows(session: Session, prepared: PreparedTable, params: SwiftParams) -> PreparedTable:
-    """The start, with an estimate of the rows where shares follow from it.
+def _usual_tree(columns: int, has_public: bool) -> int:
+    large = TUNING.most_cells_of_two_choices
+    has_memory = large * columns <= TUNING.most_cells_times_columns
+    is_worth_it = chooses_twice(columns, has_public=has_public)
+    return large if is_worth_it and has_memory else TUNING.most_cells
 
-    Entities tell it already; where none were bought, a unit has one row.
+
+def with_row_count(session: Session, table: PreparedTable, params: SwiftParams) -> PreparedTable:
+    """The table, with a noisy number of rows where the split follows from it.
+
+    Measured entities say it already; where there are none, a unit has one row.
     """
-    is_needed = params.shares is None and len(prepared.axes.names) > 1
-    if not is_needed or prepared.known is not None:
-        return prepared
-    part = rows_loss(prepared.loss)
+    is_needed = params.shares is None and len(table.axes.names) > 1
+    if not is_needed or table.size is not None:
+        return table
+    part = rows_loss(table.loss)
     (counted,) = session.count((Count(()),), part)
     rows, variance = float(counted.values), counted.variance
     known = SizeEstimate(rows, variance, rows, variance)
-    return replace(prepared, loss=prepared.loss - part, counted=known)
+    return replace(table, loss=table.loss - part, counted=known)
 
 
 def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
-    """What of a loss buys the number of rows."""
-    share = _ROWS if loss.kind == "zcdp" else _ROWS_OF_PURE
+    """The part of a loss for the number of rows."""
+    share = TUNING.rows if loss.kind == "zcdp" else TUNING.rows_of_pure
     return loss.split((share, 1 - share))[0]
 
 
-def usual_shares(prepared: PreparedTable, unit: PrivacyUnit, is_public: bool = False) -> Shares:
-    """What the columns get by the guarantee, and more where noise would drown them.
+def usual_shares(table: PreparedTable, unit: PrivacyUnit, *, has_public: bool = False) -> Shares:
+    """What the columns get by the guarantee, and more where noise would hide them.
 
     By the loss it is a quarter at rho 0.01, less where there is more. Noise of standard deviation
     sigma in each of c cells makes up c sigma of all that is counted, but no more than all; 1.6
     times the mean of that part over the columns, were a quarter of the loss for them, is the least
-    that they get. Both were fitted to tables of the bench. Scores that also guard against drift of
-    a public table get more.
+    that they get.
     """
-    quarter, _ = prepared.loss.split((_EXPECTED_ONE_WAY, 1 - _EXPECTED_ONE_WAY))
-    errors = one_way_errors(prepared.axes, prepared.contribution, unit, quarter)
-    counts = max(_counts(prepared), 1.0)
+    quarter, _ = table.loss.split((TUNING.one_way, 1 - TUNING.one_way))
+    errors = one_way_errors(table.axes, table.contribution, unit, quarter)
+    counts = max(_counts(table), 1.0)
     noise = [
         min(cells * error / counts, 1.0)
-        for cells, error in zip(prepared.axes.shape, errors, strict=False)
+        for cells, error in zip(table.axes.shape, errors, strict=False)
     ]
-    drowned = math.fsum(noise) / max(len(noise), 1)
-    one_way = max(_by_guarantee(prepared.loss), _OF_DROWNED * drowned)
-    return _shares(round(min(one_way, _MOST_ONE_WAY), 3), is_public)
+    noise_part = math.fsum(noise) / max(len(noise), 1)
+    one_way = max(_by_guarantee(table.loss), TUNING.noise_factor * noise_part)
+    return _shares(round(min(one_way, TUNING.most_one_way), 3), has_public)
 
 
-def _counts(prepared: PreparedTable) -> float:
+def _counts(table: PreparedTable) -> float:
     """About how much a histogram counts, by what is known of rows and entities.
 
     Of n rows of an entity about sqrt(n) are taken to be distinct, and their norm to be n^(3/4),
     half-way between all apart and all in one cell.
     """
-    known, rule = prepared.known, prepared.contribution
+    known, rule = table.size, table.contribution
     if known is None:
         return 0.0
     entities = max(known.entities, 1.0)
@@ -174,23 +161,21 @@ def _counts(prepared: PreparedTable) -> float:
 
 
 def _by_guarantee(loss: PrivacyLoss) -> float:
-    """Whatever a unit is: how little is left of its rows is told by the noise."""
-    share = _EXPECTED_ONE_WAY * math.pow(max(_rho(loss), 1e-30) / _EXPECTED_RHO, -_POWER)
-    return max(share, _LEAST_ONE_WAY)
+    """Whatever a unit is: its noise, not its size, decides how much is left of its rows."""
+    share = TUNING.one_way * math.pow(max(_rho(loss), 1e-30) / TUNING.rho, -TUNING.power)
+    return max(share, TUNING.least_one_way)
 
 
 def _rho(loss: PrivacyLoss) -> float:
     return loss.value**2 / 2 if loss.kind == "pure" else loss.value
 
 
-def possible_shares(is_public: bool) -> tuple[Shares, ...]:
+def possible_shares(*, has_public: bool) -> tuple[Shares, ...]:
     """What is expected of a table nobody knows, then the ends of what `usual_shares` gives."""
-    return tuple(
-        _shares(one_way, is_public)
-        for one_way in (_EXPECTED_ONE_WAY, _LEAST_ONE_WAY, _MOST_ONE_WAY)
-    )
+    ends = (TUNING.one_way, TUNING.least_one_way, TUNING.most_one_way)
+    return tuple(_shares(one_way, has_public) for one_way in ends)
 
 
-def _shares(one_way: float, is_public: bool) -> Shares:
-    scores = _GUARDING_SCORES if is_public else _SCORES
+def _shares(one_way: float, has_public: bool) -> Shares:
+    scores = TUNING.scores_with_public if has_public else TUNING.scores
     return Shares(one_way=one_way, scores=scores, two_way=1 - scores - one_way)

@@ -16,10 +16,11 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.preparation import PublicEntityUse, forecast, one_way_errors
+from app.engine.graphical.budget import TableBudget
+from app.engine.graphical.preparation import one_way_errors, plan_preparation
 from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
 from app.engine.prior import public_model
-from app.engine.prior.drift import distance_errors
+from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import (
     entity_bytes,
     entity_cells,
@@ -31,29 +32,21 @@ from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.swift.budget import (
-    Losses,
     MostCells,
-    looks_twice,
+    PairBudget,
+    budget_weights,
+    chooses_twice,
     possible_shares,
     rows_loss,
 )
 from app.engine.synthesizers.swift.params import SwiftParams
+from app.engine.synthesizers.swift.tuning import TUNING
 
 MOST_COLUMNS = 200
 """A question scores every pair, and holds no more than it can."""
 
 MOST_SCORED_CELLS = 2**26
 """Cells of all pairs that are scored: counting them takes a few seconds."""
-
-_PRIOR_PART = 4
-"""The public tree has at most one part in so many of the most cells."""
-
-_NOISE_OF_WHOLE_PRIOR = 4e-4
-"""With less noise in a cell, as a part of all rows, the public tree is smaller in proportion: what
-pairs then tell of the private table is nearer to it than large cliques of public rows."""
-
-_NOISE_OF_NO_PRIOR = 5e-5
-"""With less still, counts tell all that public rows could."""
 
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_COMPARED_CELL = 32
@@ -72,17 +65,18 @@ _FITTING_SECONDS = 5e-6
 """By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits."""
 
 
-def most_pair_cells(axes: Axes, is_public: bool = False) -> int:
+def most_pair_cells(axes: Axes, *, has_public: bool = False) -> int:
     """Pairs of more merged cells are neither scored nor measured; with a public table fewer have
     as many, since each reference is then sent cell by cell."""
-    return public_model.most_pair_cells(axes, *() if is_public else (MOST_SCORED_CELLS,))
+    return public_model.most_pair_cells(axes, *() if has_public else (MOST_SCORED_CELLS,))
 
 
 def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
     """The most cells of the tree that public rows make, one at least, if the noise of a private
     cell is such a part of all rows."""
-    most = MostCells.of(params, 0, is_public=True).tree // _PRIOR_PART
-    part = 0.0 if noise < _NOISE_OF_NO_PRIOR else min(noise / _NOISE_OF_WHOLE_PRIOR, 1.0)
+    most = MostCells.of(params, 0, has_public=True).tree // TUNING.prior_part
+    is_useless = noise < TUNING.noise_of_no_prior
+    part = 0.0 if is_useless else min(noise / TUNING.noise_of_whole_prior, 1.0)
     return max(1, int(most * part))
 
 
@@ -94,7 +88,7 @@ def preflight(
     public: PublicFacts | None,
     limits: Limits,
 ) -> Preflight:
-    plan = forecast(schema, unit, params, loss, limits)
+    plan = plan_preparation(schema, unit, params, loss, limits)
     axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
     problems += _weight_problems(params, axes)
     problems += public_model_problems(schema, unit, public, axes.names, limits)
@@ -103,8 +97,8 @@ def preflight(
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
-    is_twice = looks_twice(len(axes.names), is_public)
-    most = MostCells.of(params, len(axes.names), is_public)
+    is_twice = chooses_twice(len(axes.names), has_public=is_public)
+    most = MostCells.of(params, len(axes.names), has_public=is_public)
     kept = entity_cells(unit, public, params.public_entities, axes)
     measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
@@ -132,17 +126,22 @@ def preflight(
     rows = (_rows_error(unit, loss),) if is_counted else ()
     errors, scores = list[float](), list[float]()
     counting = loss - rows_loss(loss) if is_counted else loss
-    for shares in (params.shares,) if params.shares else possible_shares(is_public):
-        losses = Losses.of(counting, shares, len(axes.names), is_public)
-        errors += _errors(axes, contribution, max(pair_cells, default=0), unit, losses)
-        scores += _score_errors(axes, unit, losses, public, params.public_entities)
+    for shares in (params.shares,) if params.shares else possible_shares(has_public=is_public):
+        weights = budget_weights(shares, len(axes.names), is_named=is_public, is_read=is_public)
+        budget = weights.split(counting)
+        pairs = PairBudget.of(budget, len(axes.names), has_public=is_public)
+        errors += _errors(axes, contribution, max(pair_cells, default=0), unit, budget, pairs)
+        if public is None:
+            scores += _score_errors(axes, unit, pairs)
+        elif len(axes.names) > 1:
+            scores += distance_errors(axes, unit, public, budget.prior, params.public_entities)
     problems += noise_problems((*errors, *rows), contribution, scores)
     return plan.preflight(cells, memory, errors[0], problems)
 
 
 def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
-    measured = MostCells.of(params, len(axes.names), is_public).measured
-    most = min(measured, most_pair_cells(axes, is_public))
+    measured = MostCells.of(params, len(axes.names), has_public=is_public).measured
+    most = min(measured, most_pair_cells(axes, has_public=is_public))
     return [min(first * second, most) for first, second in combinations(axes.shape, 2)]
 
 
@@ -156,15 +155,16 @@ def _errors(
     contribution: Contribution,
     most: int,
     unit: PrivacyUnit,
-    losses: Losses,
+    budget: TableBudget,
+    of_pairs: PairBudget,
 ) -> tuple[float, ...]:
     """Noise in a cell of a pair of `most` cells, were as many measured as there are columns, in
     equal parts; then of the columns, and of the pair that is given least."""
-    errors = one_way_errors(axes, contribution, unit, losses.one_way)
+    errors = one_way_errors(axes, contribution, unit, budget.one_way)
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors
-    lowest = min(losses.counted, key=lambda loss: loss.amount)
+    lowest = min(of_pairs.measured, key=lambda loss: loss.amount)
     usual, least = (
         expected_error(contribution, unit, most, lowest.of_each(parts))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
@@ -172,21 +172,12 @@ def _errors(
     return (usual, *errors, least)
 
 
-def _score_errors(
-    axes: Axes,
-    unit: PrivacyUnit,
-    losses: Losses,
-    public: PublicFacts | None,
-    entity_use: PublicEntityUse,
-) -> tuple[float, ...]:
-    """Noise in the distance of a pair, if pairs are scored; with public rows each may be twice."""
-    pairs = list(combinations(axes.names, 2))
-    if len(axes.names) <= (1 if public is not None else 2):
+def _score_errors(axes: Axes, unit: PrivacyUnit, budget: PairBudget) -> tuple[float, ...]:
+    """Noise in the distance of a pair from independence, if pairs are scored."""
+    if len(axes.names) <= 2:
         return ()
-    if public is not None:
-        return distance_errors(axes, unit, public, losses.scores, entity_use)
-    counts = [Count(pair, axes.groupings) for pair in pairs]
-    lowest = min(losses.scored, key=lambda loss: loss.amount)
+    counts = [Count(pair, axes.groupings) for pair in combinations(axes.names, 2)]
+    lowest = min(budget.scored, key=lambda loss: loss.amount)
     return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)),)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.engine.graphical.preparation import TableParams, Weight
+from app.engine.graphical.params import TableParams, Weight
 from app.engine.method.base import Params
-
-TARGET_WEIGHT = 3.0
-OUTCOME_EMPHASIS = 1.5
+from app.engine.synthesizers.swift.tuning import TUNING
 
 
 class Shares(Params):
@@ -50,7 +48,7 @@ class SwiftParams(TableParams):
         weight = 1.0
         for name in pair:
             weight *= self.column_weights.get(name, 1.0)
-            weight *= TARGET_WEIGHT if name == self.target else 1.0
+            weight *= TUNING.target_weight if name == self.target else 1.0
         return weight
 
     def emphasis(self, cells: int) -> float:
@@ -59,4 +57,4 @@ class SwiftParams(TableParams):
         A table is mostly used to predict a column of two cells, whose pairs would get least by
         their size.
         """
-        return OUTCOME_EMPHASIS if self.target is None and cells <= 2 else 1.0
+        return TUNING.outcome_emphasis if self.target is None and cells <= 2 else 1.0

@@ -12,7 +12,7 @@ w sqrt(N cells sigma) is least for shares in proportion to (w sqrt(cells))^(4/5)
 falling as the share (Laplace noise), to (w sqrt(cells))^(2/3). The bound is loosest for large
 pairs, most of whose cells hold no row: in place of 4/5 the power is 3/5, which did as well on
 pairs and a little better on what a classifier learns. An option's emphasis multiplies its share,
-and not what it is worth.
+and not its gain.
 """
 
 from __future__ import annotations
@@ -25,23 +25,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.inference.junction import predicted_cells, predicted_with_each
 from app.engine.inference.measurements import AxisNames
+from app.engine.inference.tree_growth import best_growth
+from app.engine.synthesizers.swift.tuning import TUNING
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 
-_LEVELS = 8
-"""Expected counts are told apart by powers of 2^(1/8), and so is the budget's division."""
-
-_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0)
-"""Of a cell of the tree, in gains of all options over the most cells."""
-
-_LOOKED_AT = 12
-"""Options whose trees are looked at in a step: those that add most."""
-
+# Shares are rounded to a grid that hides the last bits of a processor's powers.
 _SHARE_STEPS = 2**20
-"""Shares are rounded to a grid that hides the last bits of a processor's powers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """`deviation` is the standard deviation, in rows, of a cell bought with the whole budget."""
+    """`deviation` is the standard deviation, in rows, of a cell measured with the whole budget."""
 
     law: Literal["gaussian", "laplace"]
     deviation: float
@@ -81,7 +73,7 @@ class Noise:
         return math.sqrt(2 / math.pi) if self.law == "gaussian" else math.sqrt(1 / 2)
 
     def deviations(self, shares: Floats) -> Floats:
-        """Standard deviations of cells bought with shares of the budget."""
+        """Standard deviations of cells measured with shares of the budget."""
         deviations: Floats = self.deviation / (
             np.sqrt(shares) if self.law == "gaussian" else shares
         )
@@ -89,7 +81,7 @@ class Noise:
 
     def size(self, option: Option) -> float:
         """What an option's share is in proportion to."""
-        power = 3 / 5 if self.law == "gaussian" else 2 / 3
+        power = TUNING.gaussian_power if self.law == "gaussian" else TUNING.laplace_power
         return float(option.emphasis * (option.weight * math.sqrt(option.cells)) ** power)
 
 
@@ -105,50 +97,21 @@ def choose(
     """The pairs to measure, first chosen first; deterministic.
 
     The junction tree over them and `cliques`, which are in it from the start, has at most
-    `most_cells` cells, the pairs together no more than `most_measured`, or as many. Greedy: the
-    pair that adds most to the sum is taken, less a price for each cell that the tree grows by, as
-    long as any is worth its price. Where cells are scarce a high price does better, else none:
-    some are tried, and the best sum wins.
+    `most_cells` cells, the pairs together no more than `most_measured`, or as many. Greedy, as
+    `tree_growth` says.
     """
     room = most_cells if most_measured is None else most_measured
-    race = _Race(options, noise)
+    table = _NoiseTable(options, noise)
     whole = sum(max(option.weight * option.gain, 0.0) for option in options)
-    runs = [
-        _greedy(race, shape, most_cells, room, price * whole / most_cells, cliques)
-        for price in _PRICES
-    ]
-    best = max(runs, key=lambda run: run.sum)
+    best = best_growth(
+        lambda: _Run(table, room),
+        shape,
+        cliques,
+        most_cells,
+        [price * whole / most_cells for price in TUNING.prices],
+        looked_at=TUNING.looked_at,
+    )
     return shared([options[i] for i in best.taken], noise)
-
-
-def _greedy(
-    race: _Race,
-    shape: Mapping[str, int],
-    most_cells: int,
-    room: int,
-    price: float,
-    cliques: Sequence[AxisNames],
-) -> _Run:
-    run = _Run(race)
-    tree = predicted_cells(shape, cliques) if cliques else sum(shape.values())
-    while promising := run.promising(_LOOKED_AT):
-        best: tuple[float, int, int] | None = None
-        trees = predicted_with_each(
-            shape,
-            [*cliques, *(race.options[i].pair for i in run.taken)],
-            [race.options[i].pair for i, _ in promising],
-        )
-        for (option, added), cells in zip(promising, trees, strict=True):
-            worth = added - price * (cells - tree)
-            if worth <= 0 or cells > most_cells or race.options[option].cells > room:
-                run.drop(option)
-            elif best is None or worth > best[0]:
-                best = worth, option, cells
-        if best is not None:
-            _, option, tree = best
-            room -= race.options[option].cells
-            run.take(option)
-    return run
 
 
 def shared(options: Sequence[Option], noise: Noise) -> tuple[Chosen, ...]:
@@ -160,8 +123,8 @@ def shared(options: Sequence[Option], noise: Noise) -> tuple[Chosen, ...]:
     )
 
 
-class _Race:
-    """What is known of all options before any is taken.
+class _NoiseTable:
+    """Gains, sizes and noise of all options, before any is taken.
 
     A pair of size s has the share s / W, where W sums the sizes of all pairs taken. Every
     pair's noise is tabulated over W, so that a step costs little.
@@ -174,8 +137,8 @@ class _Race:
         self.open = self.gains > 0
         self._least = math.log2(min(self.sizes[self.open], default=1.0))
         whole = max(float(self.sizes[self.open].sum()), 1.0)
-        self.steps = max(math.ceil(_LEVELS * (math.log2(whole) - self._least)), 0) + 2
-        grid = 2.0 ** (self._least + np.arange(self.steps) / _LEVELS)
+        self.steps = max(math.ceil(TUNING.levels * (math.log2(whole) - self._least)), 0) + 2
+        grid = 2.0 ** (self._least + np.arange(self.steps) / TUNING.levels)
         self.noise = np.zeros((len(options), self.steps))
         for i in np.flatnonzero(self.open).tolist():
             deviations = noise.deviations(self.sizes[i] / grid)
@@ -183,7 +146,7 @@ class _Race:
 
     def places(self, sizes: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Columns of the table for each W, and how far beyond each its W lies."""
-        places = np.clip(_LEVELS * (np.log2(sizes) - self._least), 0, self.steps - 1)
+        places = np.clip(TUNING.levels * (np.log2(sizes) - self._least), 0, self.steps - 1)
         low = np.minimum(places.astype(np.int64), self.steps - 2)
         return low, places - low
 
@@ -191,10 +154,11 @@ class _Race:
 class _Run:
     """The sum for the pairs taken, and what each other one would make of it."""
 
-    def __init__(self, race: _Race) -> None:
-        self._race = race
-        self._open = race.open.copy()
-        self._noise = np.zeros(race.steps)
+    def __init__(self, table: _NoiseTable, room: int) -> None:
+        self._table = table
+        self._room = room
+        self._open = table.open.copy()
+        self._noise = np.zeros(table.steps)
         self._gain = self._size = 0.0
         self.taken: list[int] = []
         self.sum = 0.0
@@ -206,25 +170,32 @@ class _Run:
         order = np.argsort(-added, kind="stable")[:most]
         return [(int(i), float(added[i])) for i in order if added[i] > 0]
 
-    def take(self, option: int) -> None:
-        self.sum = float(self._sums()[option])
-        self._open[option] = False
-        self._gain += float(self._race.gains[option])
-        self._size += float(self._race.sizes[option])
-        self._noise += self._race.noise[option]
-        self.taken.append(option)
+    def axes(self, candidate: int) -> Pair:
+        return self._table.options[candidate].pair
 
-    def drop(self, option: int) -> None:
-        self._open[option] = False
+    def fits(self, candidate: int) -> bool:
+        return self._table.options[candidate].cells <= self._room
+
+    def take(self, candidate: int) -> None:
+        self.sum = float(self._sums()[candidate])
+        self._open[candidate] = False
+        self._room -= self._table.options[candidate].cells
+        self._gain += float(self._table.gains[candidate])
+        self._size += float(self._table.sizes[candidate])
+        self._noise += self._table.noise[candidate]
+        self.taken.append(candidate)
+
+    def drop(self, candidate: int) -> None:
+        self._open[candidate] = False
 
     def _sums(self) -> Floats:
         """The sum with each option taken too."""
-        race = self._race
-        low, part = race.places(self._size + race.sizes)
+        table = self._table
+        low, part = table.places(self._size + table.sizes)
         rows = np.arange(low.size)
-        noise = (1 - part) * (race.noise[rows, low] + self._noise[low])
-        noise += part * (race.noise[rows, low + 1] + self._noise[low + 1])
-        sums: Floats = self._gain + race.gains - noise
+        noise = (1 - part) * (table.noise[rows, low] + self._noise[low])
+        noise += part * (table.noise[rows, low + 1] + self._noise[low + 1])
+        sums: Floats = self._gain + table.gains - noise
         return sums
 
 
@@ -248,13 +219,13 @@ def _expected_counts(option: Option) -> tuple[Floats, Floats]:
     second, lower = _by_level(option.second)
     total = max(float(option.first.sum()), 1.0)
     cells = np.convolve(first, second)
-    levels = 2.0 ** ((low + lower + np.arange(cells.size)) / _LEVELS) / total
+    levels = 2.0 ** ((low + lower + np.arange(cells.size)) / TUNING.levels) / total
     return levels, cells
 
 
 def _by_level(counts: Floats) -> tuple[Floats, int]:
     """How many counts there are near each power of 2^(1/8), from the least; none of 0."""
-    powers = np.rint(_LEVELS * np.log2(counts[counts > 0])).astype(np.int64)
+    powers = np.rint(TUNING.levels * np.log2(counts[counts > 0])).astype(np.int64)
     if not powers.size:
         return np.zeros(1), 0
     least = int(powers.min())

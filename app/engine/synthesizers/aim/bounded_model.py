@@ -1,4 +1,4 @@
-"""Marginals of a model of public entities, so that their errors can be bounded."""
+"""A fitted model that states how far it is from the exact marginals at most."""
 
 from __future__ import annotations
 
@@ -11,11 +11,42 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
+from app.engine.graphical.table_model import TableModel
+from app.engine.inference.model import GraphicalModel
+from app.engine.method.base import ExpectedError
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.synthesizers.aim.workload import Clique
-from app.engine.table import generator
+from app.engine.table import Table, generator
 
+# A sample of more rows would hold each cell in memory for no truer bound.
 _MOST_DRAWN = 100_000
+
+
+@dataclass(frozen=True)
+class BoundedModel:
+    """The bounds are stated once, with the release; a stored model is the table model alone."""
+
+    table: TableModel | PublicReweightedModel
+    errors: tuple[ExpectedError, ...]
+
+    @property
+    def graph(self) -> GraphicalModel:
+        """Of a model of rows."""
+        assert isinstance(self.table, TableModel)
+        return self.table.graph
+
+    @property
+    def noisy_rows(self) -> int:
+        return self.table.noisy_rows
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        return self.table.sample(rows, rng)
+
+    def dump(self) -> bytes:
+        return self.table.dump()
+
+    def expected_errors(self) -> tuple[ExpectedError, ...]:
+        return self.errors
 
 
 @dataclass(frozen=True)

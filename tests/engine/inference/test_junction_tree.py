@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import random_axes, random_shape
 
-from app.engine.inference.junction import JunctionTree, predicted_cells, predicted_with_each
+from app.engine.inference.elimination import predicted_cells, predicted_with_each
+from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import table_order
 
 SHAPE = {"a": 3, "b": 4, "c": 2, "d": 3}
