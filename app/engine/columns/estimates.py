@@ -18,6 +18,7 @@ from app.engine.columns.one_way import OneWayHistograms
 from app.engine.columns.public_shrinkage import shrunk_to_public
 from app.engine.columns.rare_cells import Compression
 from app.engine.columns.table_size import SMALLEST_VARIANCE, Size
+from app.engine.columns.tuning import TUNING
 from app.engine.columns.within_bins import WithinBinDensity, densities_of
 from app.engine.constraints.structural_zeros import told_apart
 from app.engine.inference.measurements import NoisyMarginal
@@ -29,9 +30,6 @@ from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
 
 Floats = NDArray[np.float64]
-
-FEWEST_SMOOTHED = 20
-"""Ordered cells under this are left as they were measured: little is to be gained."""
 
 GRID = 1024
 """References are asked in steps of 1/1024 of a count."""
@@ -177,7 +175,7 @@ def ordered_cells(axes: Axes, schema: Schema) -> tuple[int, ...]:
 
 
 def _estimated(marginal: NoisyMarginal, ordered: int, total: float) -> Estimates:
-    if ordered < FEWEST_SMOOTHED:
+    if ordered < TUNING.fewest_smoothed:
         return Estimates(marginal.values, marginal.variance)
     smooth = smoothed(marginal.values[:ordered], float(marginal.variance[0]), total)
     return Estimates(

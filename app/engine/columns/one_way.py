@@ -22,14 +22,12 @@ from app.engine.columns.table_size import (
     size_questions,
     size_shares,
 )
+from app.engine.columns.tuning import TUNING
 from app.engine.inference.projection import onto_simplex
 from app.engine.method.base import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit
-
-SUB_BINS_WEIGHT = 0.5
-"""What the sub-bins of a column get of a loss beside 1 for the cells of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,8 @@ def shares(
 ) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
     sizes = size_shares(unit, contribution, loss)
-    each = (1 - sum(sizes)) / (len(axes.names) + SUB_BINS_WEIGHT * len(axes.sub_bins))
-    return (each,) * len(axes.names) + sizes + (SUB_BINS_WEIGHT * each,) * len(axes.sub_bins)
+    each = (1 - sum(sizes)) / (len(axes.names) + TUNING.sub_bins_weight * len(axes.sub_bins))
+    return (each,) * len(axes.names) + sizes + (TUNING.sub_bins_weight * each,) * len(axes.sub_bins)
 
 
 def measure_one_ways(

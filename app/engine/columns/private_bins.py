@@ -30,6 +30,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.columns.contribution import expected_error, expected_score_error
+from app.engine.columns.tuning import TUNING
 from app.engine.columns.within_bins import with_sub_bins
 from app.engine.grouping import Grouping
 from app.engine.method.base import Problem, Session
@@ -67,25 +68,14 @@ WithinBins = Annotated[
         "within it, by one more histogram of the column; 1: rows are even within bins.",
     ),
 ]
-USUAL_BINS_SHARE = 0.1
-USUAL_WITHIN_BINS = 8
-USUAL_VALUES_SHARE = 0.2
-"""More than for bins: a value that is not found is lost, a coarse bin is not."""
+USUAL_BINS_SHARE = TUNING.bins_share
+USUAL_WITHIN_BINS = TUNING.within_bins
+USUAL_VALUES_SHARE = TUNING.values_share
 
-DELTA_FOR_VALUES = 0.1
-"""The part of a guarantee's delta that finding values takes."""
+# Points of one quantile's grid.
+MOST_POINTS = TUNING.even_points + 2 * TUNING.rising_points + 1
 
-VALUES_OF_UNIT = 4
-"""The most values of one unit that count when values are found."""
-
-_COUNTED_CELLS = 256
-_EVEN_POINTS = 128
-_RISING_POINTS = 64
-MOST_POINTS = _EVEN_POINTS + 2 * _RISING_POINTS + 1
-"""Points of one quantile's grid; no fewer than the cells of one count beside the tail."""
-
-FAR_CUTS = 16
-"""The outermost cells are cut further at this many distances, each twice the one before."""
+FAR_CUTS = TUNING.far_cuts
 
 
 class AxisParams(Protocol):
@@ -202,7 +192,7 @@ def plan_axes(
 def delta_for_values(schema: Schema, params: AxisParams) -> float:
     """The share of a guarantee's delta to be set aside: none where nothing is to be found."""
     axes, _ = choose_axes(schema, params.columns, params.bins, measures_bins=True)
-    return DELTA_FOR_VALUES if _to_be_found(schema, axes) else 0.0
+    return TUNING.delta_for_values if _to_be_found(schema, axes) else 0.0
 
 
 def _to_be_found(schema: Schema, axes: Axes) -> tuple[str, ...]:
@@ -210,7 +200,7 @@ def _to_be_found(schema: Schema, axes: Axes) -> tuple[str, ...]:
 
 
 def _values_of(unit: PrivacyUnit) -> int:
-    return min(unit.max_rows, VALUES_OF_UNIT)
+    return min(unit.max_rows, TUNING.values_of_unit)
 
 
 def _divided(
@@ -241,7 +231,7 @@ def _counts_of_cells(regular: int) -> int:
     """How many counts lead to a cell of so few codes that a grid has them all."""
     times = 0
     while regular > MOST_POINTS:
-        regular, times = -(-regular // _COUNTED_CELLS), times + 1
+        regular, times = -(-regular // TUNING.counted_cells), times + 1
     return times
 
 
@@ -264,7 +254,7 @@ def _values_problems(
             ),
         )
     rule = Contribution("distinct", _values_of(unit))
-    error = expected_error(rule, unit, 2 * VALUES_OF_UNIT, value)
+    error = expected_error(rule, unit, 2 * TUNING.values_of_unit, value)
     if error <= LARGEST_SCALE:
         return ()
     return (
@@ -277,7 +267,7 @@ def _values_problems(
 
 
 def _noise_problems(unit: PrivacyUnit, each: PrivacyLoss) -> tuple[Problem, ...]:
-    counted = expected_error(Contribution(), unit, _COUNTED_CELLS, each)
+    counted = expected_error(Contribution(), unit, TUNING.counted_cells, each)
     if max(counted, expected_score_error(unit, each)) <= LARGEST_SCALE:
         return ()
     return (
@@ -356,7 +346,7 @@ def _around_the_median(session: Session, column: Column, loss: PrivacyLoss) -> _
     """Few codes that hold the median, found by counting finer and finer cells."""
     low, end = 0, column.regular
     for _ in range(_counts_of_cells(column.regular)):
-        length = -(-(end - low) // _COUNTED_CELLS)
+        length = -(-(end - low) // TUNING.counted_cells)
         inner = [*range(low, end, length), end]
         cuts = sorted({0, *inner, column.regular})
         query = Count((column.name,), {column.name: Grouping(tuple(cuts), column.tail)})
@@ -394,8 +384,8 @@ def _points(low: int, high: int) -> NDArray[np.int64]:
     span = high - low
     if span < MOST_POINTS:
         return np.arange(low, high + 1)
-    even = np.linspace(0, span, _EVEN_POINTS + 1)
-    rising = np.geomspace(1, span, _RISING_POINTS)
+    even = np.linspace(0, span, TUNING.even_points + 1)
+    rising = np.geomspace(1, span, TUNING.rising_points)
     steps = np.rint(np.concatenate([even, rising, span - rising]))
     return low + np.unique(steps.astype(np.int64))
 

@@ -16,17 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
+from app.engine.columns.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.shrinkage import Estimates
 from app.engine.public.rows import PublicRows
 
 Floats = NDArray[np.float64]
-
-_UNSEEN = 0.5
-"""Rows that each cell of a public column has beside those seen."""
-
-_CHANCE = 8.0
-"""Noise alone takes one of a column's cells out of reach in one case of so many."""
 
 
 def shrunk_to_public(
@@ -41,7 +36,7 @@ def shrunk_to_public(
 
 def _shares(codes: NDArray[np.int64], grouping: Grouping) -> Floats:
     """The column's shares of its cells in the public rows; none is 0."""
-    counts = np.bincount(grouping.cell_of(codes), minlength=grouping.cells) + _UNSEEN
+    counts = np.bincount(grouping.cell_of(codes), minlength=grouping.cells) + TUNING.unseen
     shares: Floats = counts / counts.sum()
     return shares
 
@@ -49,7 +44,7 @@ def _shares(codes: NDArray[np.int64], grouping: Grouping) -> Floats:
 def _drawn(noisy: Estimates, shares: Floats, total: float, public_rows: int) -> Estimates:
     expected = total * shares
     surplus = noisy.means - expected
-    reach = 2 * math.log(_CHANCE * max(noisy.means.size, 1))
+    reach = 2 * math.log(TUNING.chance * max(noisy.means.size, 1))
     spread = total / public_rows
     explained = surplus**2 <= reach * (noisy.variances + spread * expected)
     spread = max(spread, _spread(surplus, noisy.variances, expected, explained))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.columns.tuning import TUNING
 from app.engine.method.model_file import ModelFormatError, number
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
@@ -33,17 +34,11 @@ def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
 def size_shares(
     unit: PrivacyUnit, contribution: Contribution, loss: PrivacyLoss
 ) -> tuple[float, ...]:
-    """What part of a loss the `size_questions` get beside histograms under `contribution`.
-
-    Under zCDP 4 % makes the noise of the rows 4.9 times that of one histogram bought with
-    the rest, and costs the histogram 2 %. Pure noise is linear in the loss, so that the
-    same 4 % would make it 24 times; with a tenth it is 9 times, for 11 %. Histograms that
-    do not count all rows say nothing of their number, so it gets more beside them.
-    """
+    """What part of a loss the `size_questions` get beside histograms under `contribution`."""
     if contribution.rule == "rows":
-        shares = (0.04, 0.02) if loss.kind == "zcdp" else (0.1, 0.05)
+        shares = TUNING.size_of_rows if loss.kind == "zcdp" else TUNING.size_of_rows_pure
     else:
-        shares = (0.15, 0.02) if loss.kind == "zcdp" else (0.2, 0.05)
+        shares = TUNING.size_of_others if loss.kind == "zcdp" else TUNING.size_of_others_pure
     return shares[:1] if unit.kind == "row" else shares
 
 
@@ -57,8 +52,8 @@ class SizeEstimate:
     entities_variance: float
 
 
-MOST_PULL = 2.0
-"""How many standard errors an answer is moved at most by what else is known."""
+# See `Tuning.most_pull`; the bounds of `aim` are made of it too.
+MOST_PULL = TUNING.most_pull
 
 
 def pulled(value: float, variance: float, estimate: float, variance_of_estimate: float) -> float:

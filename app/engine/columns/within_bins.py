@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.rare_cells import Compression
+from app.engine.columns.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
@@ -30,9 +31,6 @@ from app.engine.schema import Schema
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-_FAR_WIDER = 16
-"""A bin that is so many times as wide as its neighbour: an equal piece of it is wider too."""
 
 
 def with_sub_bins(axes: Axes, names: Sequence[str], most: int) -> Axes:
@@ -69,7 +67,7 @@ def _ends(width: int, many: int, narrow: int) -> list[int]:
     are, most of what it holds lies near that side, and each piece is 2^s times as far out as the
     one before, for the least s whose first piece is no wider than the neighbour.
     """
-    if many == 1 or width <= _FAR_WIDER * narrow:
+    if many == 1 or width <= TUNING.far_wider * narrow:
         return [width * place // many for place in range(1, many + 1)]
     shift = 1
     while width >> shift * (many - 1) > narrow:

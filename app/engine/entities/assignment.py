@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from app.engine.entities.statistics import distinct_values, squares_of_rows
 from app.engine.entities.swaps import swap_rows
+from app.engine.entities.tuning import TUNING
 
 Ints = NDArray[np.int64]
 Cells = NDArray[np.int32]
@@ -36,8 +37,6 @@ _NANOSECONDS = 12 * 10**9
 _MOST_PER_ROW, _LEAST_PER_ROW = 200_000, 4000
 """About how long swaps are looked for: in all, and for each row."""
 _WEIGHT = 2**16
-_FEW = 0.5
-"""Of a column with so few of the values that random rows would have entities start with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class _Part:
         are to have, and within those within so many of the column that is next.
         """
         first, *others = np.argsort(shares, kind="stable")[:2]
-        if shares[first] >= _FEW:
+        if shares[first] >= TUNING.few:
             return self._near_values(int(first), at_random)
         for column in others:
             at_random = self._near_values(int(column), at_random)

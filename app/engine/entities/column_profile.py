@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from app.engine.entities.assignment import Target
 from app.engine.entities.rows_per_entity import apportioned, stored_edges, stored_shares
+from app.engine.entities.tuning import TUNING
 from app.engine.method.model_file import ModelFormatError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-_JITTER = 0.4
-"""Standard deviation of the logarithm that is added to a size before entities are put in order."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _by_group(
 ) -> Floats:
     """A number for each entity from the histogram of its group, rising about as `order` does."""
     found = np.empty(len(group))
-    rank = order * np.exp(_JITTER * rng.standard_normal(len(order)))
+    rank = order * np.exp(TUNING.jitter * rng.standard_normal(len(order)))
     for number in np.unique(group):
         members = np.flatnonzero(group == number)
         numbers = drawn(apportioned(weights[number], len(members), rng))

@@ -1,13 +1,13 @@
 """Which contribution rule promises the least error, by what was bought of entities.
 
 An entity whose rows weigh more than a rule lets it is scaled down. The rows that are lost so
-would not matter if all entities were alike; `_UNLIKE` is how far those of the entities that lose
+would not matter if all entities were alike; `unlike` is how far those of the entities that lose
 are from the others, as found on tables of the bench. The more rows a rule keeps, the more it lets
 one entity change, and the larger the noise: its error was found to rise with the square root of
 the noise in a count over all that is counted, since rare cells are merged. So the error of a rule
 with sensitivity c is taken as
 
-    _UNLIKE * (1 - kept / rows) + _NOISE * sqrt(c * error of a count of 1 / kept)
+    unlike * (1 - kept / rows) + noise * sqrt(c * error of a count of 1 / kept)
 
 where `kept` are the rows that still count: of an entity with n rows, whose counts in a column
 have norm v, n * min(1, c / v) under `clipped` to norm c; of one with d distinct values min(d, m)
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from app.engine.columns.contribution import expected_error
 from app.engine.entities.assignment import Target
 from app.engine.entities.model import Entities
+from app.engine.entities.tuning import TUNING
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
@@ -34,28 +35,24 @@ from app.engine.table import generator
 
 Floats = NDArray[np.float64]
 
-_UNLIKE = 0.1
-_NOISE = 1.5
-_DRAWN = 2000
 _STEPS = (1, 1.5, 2, 3, 4, 5, 7)
-_MARGINALS_PER_COLUMN = 2
 
 
 def chosen_rule(
     entities: Entities, number: float, columns: int, unit: PrivacyUnit, loss: PrivacyLoss
 ) -> Contribution:
     """The rule for histograms of `columns` columns and pairs, of about `number` entities."""
-    sizes, targets = entities.drawn(_DRAWN, generator(0))
+    sizes, targets = entities.drawn(TUNING.drawn, generator(0))
     rows = sizes.astype(np.float64)
-    scale = max(number, 1.0) / _DRAWN
-    part = loss.split([1.0] * max(_MARGINALS_PER_COLUMN * columns, 1))[0]
+    scale = max(number, 1.0) / TUNING.drawn
+    part = loss.split([1.0] * max(TUNING.marginals_per_column * columns, 1))[0]
 
     def error(rule: Contribution) -> float:
         kept = float(_kept(rule, rows, targets).sum())
         noise = expected_error(rule, unit, 2**62, part) / (scale * kept)
         # On a grid, so that no order of adding decides between two rules.
         lost = 1 - kept / float(rows.sum())
-        return round(_UNLIKE * lost + _NOISE * math.sqrt(noise), 6)
+        return round(TUNING.unlike * lost + TUNING.noise * math.sqrt(noise), 6)
 
     return min(_rules(unit, loss), key=error)
 

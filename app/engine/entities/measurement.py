@@ -32,6 +32,7 @@ from app.engine.entities.params import (
     has_entities,
 )
 from app.engine.entities.rows_per_entity import RowsPerEntity, row_edges
+from app.engine.entities.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
@@ -46,18 +47,10 @@ from app.engine.schema import PrivacyUnit
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_UNITS, _SIZES, _TOTAL, _DISTINCT, _SPREAD = 0.08, 0.12, 0.1, 0.4, 0.3
-
-_PER_CELL = 2.0
-"""Cells are so many that each has this many standard errors of entities in the mean."""
-_MOST_GROUPS = 6
-_MOST_CELLS = 64
-_RATIOS = (1.2, 1.35, 1.6, 2.0, 3.0, 4.0, 8.0)
-_SHARES_OF_RATIO = (0.15, 0.35, 0.6, 0.9, 1.3, 2.0, 3.0, 5.0)
 _SPREAD_FEATURES: tuple[FeatureKind, ...] = ("distinct", "rows_per", "std_per")
 _GRID = 1024
 
-MOST_DRAWS = (_MOST_GROUPS + 4) * _MOST_CELLS
+MOST_DRAWS = (TUNING.most_groups + 4) * TUNING.most_cells
 """Cells of the histograms of one column together, at most."""
 
 
@@ -127,7 +120,7 @@ class _Parts:
     @property
     def least(self) -> tuple[PrivacyLoss, ...]:
         """The losses of single histograms, the smallest of each step."""
-        first = self.first.split((_UNITS, _SIZES))
+        first = self.first.split((TUNING.entities, TUNING.by_rows))
         if not self.columns:
             return first
         each = [1.0] * self.columns
@@ -135,7 +128,7 @@ class _Parts:
 
 
 def _parts(loss: PrivacyLoss, columns: int) -> _Parts:
-    shares = (_UNITS + _SIZES, _TOTAL, _DISTINCT, _SPREAD)
+    shares = (TUNING.entities + TUNING.by_rows, TUNING.rows, TUNING.distinct, TUNING.spread)
     first, total, distinct, spread = loss.split(shares if columns else (*shares[:2], 0.0, 0.0))
     return _Parts(first, total, distinct, spread, columns)
 
@@ -163,7 +156,7 @@ class _Measuring:
         units, sizes = self._session.count(
             [Count((), contribution=Contribution("one")), Count.of_units(_by_rows(self._edges))],
             self._parts.first,
-            (_UNITS, _SIZES),
+            (TUNING.entities, TUNING.by_rows),
         )
         variances = [units.variance, sizes.variance * sizes.values.size]
         counted = [float(units.values), float(sizes.values.sum())]
@@ -225,12 +218,14 @@ class _Measuring:
         """How many cells a histogram may have for their noise to be low."""
         part = loss.split([1.0] * len(self._columns))[0]
         error = expected_error(Contribution("one"), self._session.unit, 2, part)
-        return int(min(max(entities / max(_PER_CELL * error, 1.0), 4), _MOST_CELLS))
+        return int(
+            min(max(entities / max(TUNING.errors_per_cell * error, 1.0), 4), TUNING.most_cells)
+        )
 
     def _distinct(self, name: str, rows: RowsPerEntity, room: int) -> _Distinct:
         grouping = self._axes.groupings[name]
         values = value_edges(min(grouping.cells, rows.most), max(room // 2, 4))
-        groups = row_groups(rows, min(max(room // (len(values) - 1), 1), _MOST_GROUPS))
+        groups = row_groups(rows, min(max(room // (len(values) - 1), 1), TUNING.most_groups))
         return _Distinct(name, Feature("distinct", name, grouping=grouping), groups, values)
 
     def _spread(self, name: str, ratio: float, room: int) -> _Spread:
@@ -274,7 +269,7 @@ def cheapest_cut(
 
 def value_edges(most: int, cells: int) -> Ints:
     """Edges of cells of 1 to `most` distinct values, no more than `cells` of them."""
-    for ratio in _RATIOS:
+    for ratio in TUNING.ratios:
         edges = [1]
         while edges[-1] <= most:
             edges.append(max(edges[-1] + 1, round(edges[-1] * ratio)))
@@ -351,7 +346,7 @@ class _Spread:
     def around(cls, ratio: float, room: int, most: int, column: str, grouping: Grouping) -> _Spread:
         """Cells of a size that the mean rows per value tells, as many as there is room for."""
         of = [Feature(kind, column, grouping=grouping) for kind in _SPREAD_FEATURES]
-        cuts = [round(64 * ratio * share) / 64 for share in _SHARES_OF_RATIO]
+        cuts = [round(64 * ratio * share) / 64 for share in TUNING.parts_of_ratio]
         inner = sorted({cut for cut in cuts if 0 < cut < most})
         inner = inner if room >= len(inner) + 1 else inner[1::2]
         groups = room // (len(inner) + 1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.engine.columns.axes import Axes
+from app.engine.entities.tuning import TUNING
 from app.engine.method.base import Params, Problem
 from app.engine.schema import PrivacyUnit
 
 MOST_COLUMNS = 12
-USUAL_COLUMNS = 4
-_FEWEST_CELLS = 3
 
 
 class EntityForm(Params):
@@ -45,9 +44,9 @@ def chosen_columns(form: EntityForm, axes: Axes) -> tuple[str, ...]:
     """
     if form.distinct is not None:
         return tuple(name for name in dict.fromkeys(form.distinct) if name in axes.groupings)
-    wide = [name for name in axes.names if axes.groupings[name].cells >= _FEWEST_CELLS]
+    wide = [name for name in axes.names if axes.groupings[name].cells >= TUNING.fewest_cells]
     first = sorted(wide, key=lambda name: (_has_bins(axes, name), -axes.groupings[name].cells))
-    return tuple(sorted(first[:USUAL_COLUMNS], key=axes.names.index))
+    return tuple(sorted(first[: TUNING.usual_columns], key=axes.names.index))
 
 
 def _has_bins(axes: Axes, name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.entities.tuning import TUNING
 from app.engine.inference.rounding import apportion
 from app.engine.method.model_file import ModelFormatError
 from app.engine.method.model_file import weights as stored_weights
@@ -16,8 +17,6 @@ from app.engine.method.model_file import weights as stored_weights
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_SINGLE = 8
-_RATIO = 1.25
 _STEEPEST = 8.0
 _HALVINGS = 40
 
@@ -25,8 +24,8 @@ _HALVINGS = 40
 def row_edges(most: int) -> Ints:
     """First row numbers of the cells, then `most + 1`: single numbers up to 8, then cells that
     grow by a quarter; `most`, where bounding piles up entities, has its own."""
-    edges = list(range(1, min(_SINGLE, most) + 1))
-    while (following := max(edges[-1] + 1, round(edges[-1] * _RATIO))) < most:
+    edges = list(range(1, min(TUNING.single_rows, most) + 1))
+    while (following := max(edges[-1] + 1, round(edges[-1] * TUNING.growth_of_rows))) < most:
         edges.append(following)
     return np.unique(np.array([*edges, most, most + 1], dtype=np.int64))
 

@@ -28,11 +28,11 @@ from app.engine.prior.entities.near_entities import (
     may_use_entities,
 )
 from app.engine.prior.entities.params import PublicEntityUse
-from app.engine.prior.public_model import Pair, PublicModel
+from app.engine.prior.public_model import Pair, PublicModel, grid_reference
 from app.engine.prior.tuning import TUNING
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count
-from app.engine.privacy.references import LARGEST_REFERENCE, on_grid
+from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.public.contributions import DistinctCells
 from app.engine.schema import PrivacyUnit
@@ -133,7 +133,8 @@ def pair_distances(
             entities_to_model.append(total * _share_distance(references[0], references[-1]))
         references = [_within_kernel_bound(reference) for reference in references]
         candidates += [
-            Candidate(_count(model, pair, rule), on_grid(reference)) for reference in references
+            Candidate(_count(model, pair, rule), grid_reference(reference))
+            for reference in references
         ]
         rows_per_count += [total / float(reference.sum()) for reference in references]
     scored = session.scores(candidates, loss)
@@ -188,7 +189,8 @@ def _private_scale(
     the noisy distances from nothing."""
     some = range(0, len(pairs), -(-len(pairs) // TUNING.pairs_for_scale))
     nothing = [
-        Candidate(_count(model, pairs[i], rule), on_grid(np.zeros(expected[i].shape))) for i in some
+        Candidate(_count(model, pairs[i], rule), grid_reference(np.zeros(expected[i].shape)))
+        for i in some
     ]
     counted = float(session.scores(nothing, loss).values.sum())
     foreseen = math.fsum(float(expected[i].sum()) for i in some)

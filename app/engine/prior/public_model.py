@@ -42,8 +42,7 @@ from app.engine.inference.prior import Factor
 from app.engine.inference.tree_growth import best_growth
 from app.engine.method.base import Limits, Problem, PublicFacts
 from app.engine.prior.tuning import TUNING
-from app.engine.privacy.queries import GridReference
-from app.engine.privacy.references import on_grid
+from app.engine.privacy.queries import SCORE_STEP, GridReference
 from app.engine.public.rows import PublicRows, public_problems
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -200,17 +199,22 @@ class PublicModel:
         return {}
 
     def references(self, pairs: Sequence[Pair]) -> dict[Pair, GridReference]:
-        """Rows that the model expects in each cell, on a dyadic grid, which hides in what order a
-        processor adds up floats."""
+        """Rows that the model expects in each cell."""
         total = self.cells.columns.total
         return {
-            pair: on_grid(table * total)
+            pair: grid_reference(table * total)
             for pair, table in zip(pairs, self.marginals(pairs), strict=True)
         }
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
         return self.model.factors()
+
+
+def grid_reference(counts: Floats) -> GridReference:
+    """Counts on a dyadic grid, which hides in what order a processor adds up floats: a run that is
+    started again must ask the very same question."""
+    return GridReference(np.rint(counts / SCORE_STEP).astype(np.int64))
 
 
 def public_model_problems(
