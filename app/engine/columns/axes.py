@@ -23,7 +23,7 @@ class Axes:
     """Columns in order, each with its grouping; cells are numbered in C order.
 
     `sub_bins` are finer groupings of some of the columns, in which these are counted besides, each
-    by itself (see `shapes`).
+    by itself (see `within_bins`).
     """
 
     groupings: Mapping[str, Grouping]
@@ -71,8 +71,9 @@ def choose_axes(
 ) -> tuple[Axes, tuple[Problem, ...]]:
     """Axes of `columns` (all if None) under `bins`, and what is wrong with the choice.
 
-    Bins and values that a dictionary leaves to be bought are a problem, unless the caller buys
-    them (see `bought.plan_axes`): then equal bins stand in their place, or `other` alone.
+    Bins and values that a dictionary leaves to be measured are a problem, unless the caller
+    measures them (see `private_bins.plan_axes`): then equal bins stand in their place, or `other`
+    alone.
     """
     known: Mapping[str, Column] = {column.name: column for column in schema.columns}
     chosen = tuple(known) if columns is None else tuple(columns)
@@ -143,10 +144,10 @@ def _private_cell_problems(
 
 
 def quantile_bins_problem(name: str) -> Problem:
-    """A column whose bins are to be bought, in a synthesizer that does not buy any."""
+    """A column whose bins are private, in a synthesizer that measures none."""
     return Problem(
         f"/params/bins/{escaped(name)}",
-        f"the dictionary has the bins of `{name}` bought, which this synthesizer does not do",
+        f"the dictionary has the bins of `{name}` measured, which this synthesizer does not do",
         "give its number of bins or their public edges here",
     )
 

@@ -22,9 +22,9 @@ UNMEASURED = 2.0**62
 
 class ChosenRule(Params):
     """`rows`, `clipped` or, under a pure guarantee, `distinct`, whichever promises the least error
-    by the bought numbers of rows and distinct values of entities."""
+    by the measured rows and distinct values of entities."""
 
-    rule: Literal["auto"] = Field("auto", description="Chosen by what is bought of entities.")
+    rule: Literal["auto"] = Field("auto", description="Chosen by what is measured of entities.")
 
     def widest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
         """The rule of the largest noise among those that may be chosen."""
@@ -79,13 +79,13 @@ ContributionForm = Annotated[AllRows | DistinctCells | ClippedCounts, Field(disc
 RuleForm = Annotated[
     ChosenRule | AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")
 ]
-"""The same where entities are bought, so that a rule can be chosen."""
+"""The same where entities are measured, so that a rule can be chosen."""
 
 
 def expected_error(
     contribution: Contribution, unit: PrivacyUnit, cells: int, loss: PrivacyLoss
 ) -> float:
-    """Standard deviation, in counts, of the noise in a cell of a histogram bought with `loss`."""
+    """Standard deviation, in counts, of the noise in a cell of a histogram measured with `loss`."""
     if loss.amount <= 0:
         return UNMEASURED
     moved = sensitivity(contribution, unit.max_rows, cells)
@@ -97,7 +97,7 @@ def expected_error(
 def expected_errors(
     questions: Sequence[Count], shares: Sequence[float], unit: PrivacyUnit, loss: PrivacyLoss
 ) -> tuple[float, ...]:
-    """Standard deviations of the noise in a cell of each of `questions`, bought together.
+    """Standard deviations of the noise in a cell of each of `questions`, one joint release.
 
     Each question names the groupings of all its columns.
     """

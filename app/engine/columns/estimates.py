@@ -1,7 +1,7 @@
-"""What the noisy one-way histograms tell of each column, and the cells to count pairs in.
+"""Estimates of each column from its noisy one-way histogram, and the cells to count pairs in.
 
 All of it is post-processing of what was measured: counts of ordered columns are smoothed, cells
-that do not stand out from the noise are merged, and the number of rows is known to all.
+that do not stand out from the noise are merged, and all columns get one number of rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from app.engine.schema import Schema
 Floats = NDArray[np.float64]
 
 GRID = 1024
-"""References are asked in steps of 1/1024 of a count."""
+"""References are sent in steps of 1/1024 of a count."""
 
 
 @dataclass(frozen=True)
 class ColumnEstimates:
     """Estimates of each column's own cells in rows, the cells that stand out (`merged`), and how
-    rows lie within the own cells of columns that were counted in pieces. `in_order` counts the
+    rows lie within the own cells of columns that have sub-bins. `in_order` counts the
     own cells that lie in order, from the first."""
 
     axes: Axes

@@ -1,7 +1,7 @@
 """The first step of `independent`, `mst`, `swift` and `aim`: a noisy histogram of each column.
 
 Columns whose cells are cut into sub-bins are counted in these as well. Counts in cells and in
-sub-bins have noise of their own: a cell told by its sub-bins alone would have that of all of them.
+sub-bins have noise of their own: a cell that was the sum of its sub-bins would have that of all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from app.engine.schema import PrivacyUnit
 @dataclass(frozen=True, slots=True)
 class OneWayHistograms:
     """One-way measurements in the order of the axes, the size of the table, and the measurements
-    of pieces in their order."""
+    of sub-bins in their order."""
 
     answers: tuple[Measurement, ...]
     size: Size
@@ -68,7 +68,7 @@ def measure_one_ways(
     loss: PrivacyLoss,
     known: SizeEstimate | None = None,
 ) -> OneWayHistograms:
-    """`known` is what else tells of the size."""
+    """`known` is what else is known of the size."""
     answers = session.count(
         questions(axes, contribution, session.unit),
         loss,

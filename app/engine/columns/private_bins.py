@@ -1,20 +1,20 @@
-"""What a run buys of the dictionary before it counts: values that nobody lists, bins of a range.
+"""What a run measures of the dictionary before it counts: values that nobody lists, private bins.
 
-*Values*. Of a column that leaves them to be found the run buys those that many units have, by
-discovery of keys, before it asks anything else. That takes the delta that is set aside.
+*Values*. Of a column that leaves them open the run finds those that many units have, by discovery
+of keys, before it asks anything else. That takes the delta that is set aside.
 
-*Bins* hold about equal numbers of rows where the dictionary tells a public range alone. In a wide
+*Bins* hold about equal numbers of rows where the dictionary states a public range alone. In a wide
 one the run first finds the median by counting even cells, then even cells within the cell that
 it lies in, until few codes are left: the rows may fill a tiny part of the range. Then it asks
 for one quantile after another, each halving the largest share of rows that no cut divides yet,
-from a grid between the two answers beside it that is dense near both. So cuts lie close together
-where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
+from a grid between the two answers beside it that is dense near both. So cuts lie close to each
+other where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
 own. Special values, `other` and null have their cells in any case and are left out of the
-quantiles. Columns whose bins are bought can be counted in finer sub-bins too (see `shapes`).
+quantiles. Columns with private bins can be counted in finer sub-bins too (see `within_bins`).
 
 *Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
-is bought with an equal part of that of the bins, whatever the answers; cells and grids are made
-of the range and of earlier answers alone.
+has an equal part of that of the bins, whatever the answers; cells and grids are made of the range
+and of earlier answers alone.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ BinsShare = Annotated[
     Field(
         gt=0,
         lt=1,
-        description="Part of the budget that buys the bins which the dictionary leaves to be "
-        "bought; nothing is set aside if there are none.",
+        description="Part of the budget for the bins which the dictionary leaves to be "
+        "measured; nothing is set aside if there are none.",
     ),
 ]
 ValuesShare = Annotated[
@@ -64,7 +64,7 @@ WithinBins = Annotated[
     Field(
         ge=1,
         le=MOST_SUB_BINS,
-        description="Pieces into which each bought bin is cut to learn the shape "
+        description="Sub-bins into which each private bin is cut to learn the density "
         "within it, by one more histogram of the column; 1: rows are even within bins.",
     ),
 ]
@@ -95,10 +95,10 @@ class AxisParams(Protocol):
 class AxisPlan:
     """Axes with as many cells as can come out, and what is spent before they are known.
 
-    `found` are the columns whose values are found, `value` the loss of each. `bought` are the
-    numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses are
-    None where nothing is bought; `rest` is what is left beside them. `far_cuts` cut the
-    outermost cells further; each cell of bought bins is cut into at most `within_bins` pieces.
+    `found` are the columns whose values are found, `value` the loss of each. `quantile_bins` are
+    the numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses
+    are None where nothing is measured; `rest` is what is left beside them. `far_cuts` cut the
+    outermost cells further; each cell of private bins is cut into at most `within_bins` sub-bins.
     """
 
     axes: Axes
@@ -115,13 +115,13 @@ class AxisPlan:
 
     @property
     def draws(self) -> int:
-        """Noisy counts and scores of all questions together, and counts of pieces."""
+        """Noisy counts and scores of all questions, and counts of sub-bins."""
         sub_bins = sum(grouping.cells for grouping in self.axes.sub_bins.values())
         return MOST_POINTS * self.questions + sub_bins
 
     def measure(self, session: Session) -> Axes:
-        """The axes with values and bins that were bought, in which `session.schema` is told from
-        then on; what is not spent stays with the session."""
+        """The axes with values and bins that were measured, as `session.schema` has them from then
+        on; what is not spent stays with the session."""
         if self.value is not None:
             for name in self.found:
                 session.find_values(Values(name, _values_of(session.unit)), self.value)
@@ -138,7 +138,7 @@ class AxisPlan:
         return with_sub_bins(Axes(groupings), tuple(self.quantile_bins), self.within_bins)
 
     def left(self, session: Session) -> PrivacyLoss:
-        """What may be spent after `buy`: no less than `rest`."""
+        """What may be spent after `measure`: no less than `rest`."""
         return PrivacyLoss(session.remaining.kind, session.remaining.amount)
 
 
@@ -151,7 +151,7 @@ def plan_axes(
     far_cuts: int = FAR_CUTS,
     within_bins: int = 1,
 ) -> AxisPlan:
-    """Axes as `choose_axes` has them, and what is to be bought with shares of `loss`.
+    """Axes as `choose_axes` has them, and what is to be measured with shares of `loss`.
 
     Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
     Pass `within_bins` where the sub-bins of the axes are counted too.

@@ -1,7 +1,7 @@
 """Noisy counts of a column, drawn towards what a public table says of it.
 
 A private count is thought to stray from the public one, m rows for a public table of as many rows,
-with the variance phi m: phi tells how far the tables are apart, and is estimated for each column
+with the variance phi m: phi says how far the tables are apart, and is estimated for each column
 from its noisy counts, as (y - m)^2 has the expectation phi m + sigma^2 (empirical Bayes). Where the
 noise explains all differences phi is small and the public counts stand; a drifted table gives a
 large phi, and the noisy counts stand. So does any count that noise and phi do not explain.

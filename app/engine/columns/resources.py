@@ -38,7 +38,7 @@ _PROCESS_BYTES = 560 * 2**20
 compiled loops, and the one that waits for the next. Together 520 MB were measured for Adult."""
 
 LARGEST_FORECAST = 2**62
-"""Cells and bytes are told up to here: the product of many columns has no end."""
+"""Cells and bytes are stated up to here: the product of many columns has no end."""
 
 
 def bounded(forecast: int) -> int:

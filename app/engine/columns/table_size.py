@@ -1,4 +1,4 @@
-"""How many rows and entities there are, bought with noise, and how rows are dealt out."""
+"""How many rows and entities there are, measured with noise, and how rows are assigned to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALLEST_VARIANCE = 1e-3
 """Noise below this leaves whole counts exact; its variance may be 0, which no weight can take."""
 
 _MOST_ROWS = LARGEST_REFERENCE / 2
-"""However much noise says: a histogram of so many can still be compared with another."""
+"""However large noise is: a histogram of so many can still be compared with another."""
 
 
 def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
@@ -44,7 +44,7 @@ def size_shares(
 
 @dataclass(frozen=True, slots=True)
 class SizeEstimate:
-    """What else was bought tells: rows with their variance, and entities with theirs."""
+    """The size by other measurements: rows with their variance, and entities with theirs."""
 
     rows: float
     rows_variance: float

@@ -1,12 +1,13 @@
-"""Where rows lie within the cells of a column: its shape, from a noisy histogram of finer pieces.
+"""The density of rows within the cells of a column, from a noisy histogram of finer sub-bins.
 
 A bin that holds a twentieth of the rows can be wide, and what it holds uneven: spikes, weekdays,
-one end of a long tail. Where bins are bought, each is therefore cut into *sub-bins*, which are
-counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. What the sub-bins
-stray from an even bin is drawn towards nothing as far as the noise calls for, over runs of
-neighbours (see `smoothing`): a bin of which the counts tell nothing stays even. Where public rows
-are at hand, the sub-bins stray from these in place of an even bin if that is nearer to the counts.
-Rows of a cell are dealt to its sub-bins by those shares, whatever their other columns are.
+one end of a long tail. Where bins are private, each is therefore cut into *sub-bins*, which are
+counted too: equal ones, or in a bin far wider than its neighbour ever wider ones. The differences
+between the sub-bins and an even bin are shrunk as far as the noise calls for, over runs of
+neighbours (see `smoothing`): a bin whose counts show nothing but noise stays even. Where public
+rows are at hand, the differences are taken from these in place of an even bin if they are nearer to
+the counts. Rows of a cell are assigned to its sub-bins by those shares, whatever their other
+columns are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Integers = NDArray[np.int64]
 def with_sub_bins(axes: Axes, names: Sequence[str], most: int) -> Axes:
     """The same axes, where each cell of the columns `names` is cut into `most` sub-bins at most.
 
-    A cell of fewer codes is cut into these. A column of which no cell can be cut gets no pieces.
+    A cell of fewer codes is cut into these. A column of which no cell can be cut gets no sub-bins.
     """
     cut = {name: _cut(axes.groupings[name], most) for name in names}
     return Axes(
@@ -63,9 +64,9 @@ def _cut(cells: Grouping, most: int) -> Grouping:
 def _ends(width: int, many: int, narrow: int) -> list[int]:
     """Where sub-bins of a bin end, from the side of its narrower neighbour.
 
-    They are equal; but if a bin is far wider than the neighbour, as bought bins of a long tail
-    are, most of what it holds lies near that side, and each piece is 2^s times as far out as the
-    one before, for the least s whose first piece is no wider than the neighbour.
+    They are equal; but if a bin is far wider than the neighbour, as private bins of a long tail
+    are, most of what it holds lies near that side, and each sub-bin ends 2^s times as far out as
+    the one before, for the least s whose first sub-bin is no wider than the neighbour.
     """
     if many == 1 or width <= TUNING.far_wider * narrow:
         return [width * place // many for place in range(1, many + 1)]
@@ -92,7 +93,7 @@ class WithinBinDensity:
         counts: Floats,
         public: Integers | None = None,
     ) -> WithinBinDensity:
-        """counted: noisy rows in each piece; counts: rows in each cell, none negative.
+        """counted: noisy rows in each sub-bin; counts: rows in each cell, none negative.
 
         public: the column's codes in public rows.
         """
@@ -112,7 +113,7 @@ class WithinBinDensity:
         return cls(sub_bins, Compression(cell, _shares(rows, cell, counts, base)))
 
     def expand(self, cells: Integers, rng: np.random.Generator) -> Integers:
-        """A stored code for each cell, uniform over the codes of the piece that it is dealt to."""
+        """A stored code for each cell, uniform over the codes of the sub-bin assigned to it."""
         return self.sub_bins.expand(self.within.restore(cells, rng), rng)
 
 
@@ -122,7 +123,7 @@ def _cell_of(cells: Grouping, sub_bins: Grouping) -> Integers:
 
 
 def _of_public(sub_bins: Grouping, cell: Integers, even: Floats, codes: Integers) -> Floats:
-    """Each piece's share of its cell in public rows, to which each cell has an even one added."""
+    """Each sub-bin's share of its cell in public rows, to which each cell has an even one added."""
     counts = np.bincount(sub_bins.cell_of(codes), minlength=sub_bins.cells) + even
     shares: Floats = counts / np.bincount(cell, counts)[cell]
     return shares
@@ -135,7 +136,7 @@ def _nearer(one: Floats, other: Floats, counted: NoisyMarginal, counts: Floats) 
 
 
 def _shares(rows: Floats, cell: Integers, counts: Floats, base: Floats) -> Floats:
-    """Each piece's share of its cell, from estimates of rows that may be negative."""
+    """Each sub-bin's share of its cell, from estimates of rows that may be negative."""
     shares = base.copy()
     starts = np.searchsorted(cell, np.arange(counts.size + 1))
     for number in np.flatnonzero(counts > 0):
@@ -150,7 +151,7 @@ def densities_of(
     counts: Mapping[str, Floats],
     public: PublicRows | None = None,
 ) -> dict[str, WithinBinDensity]:
-    """The shape of each column that has pieces: `counted` in their order, `counts` by column."""
+    """The density of each column with sub-bins: `counted` in their order, `counts` by column."""
     codes = {} if public is None else public.codes
     return {
         name: WithinBinDensity.of(
@@ -167,24 +168,24 @@ def expanded(
     densities: Mapping[str, WithinBinDensity],
     rng: np.random.Generator,
 ) -> Integers:
-    """A stored code for each cell of a column: by its shape, else uniform over the cell."""
+    """A stored code for each cell of a column: by its density, else uniform over the cell."""
     if name in densities:
         return densities[name].expand(cells, rng)
     return axes.groupings[name].expand(cells, rng)
 
 
 def densities_to_json(densities: Mapping[str, WithinBinDensity]) -> list[list[Any]]:
-    return [[name, shape.sub_bins.to_json()] for name, shape in densities.items()]
+    return [[name, density.sub_bins.to_json()] for name, density in densities.items()]
 
 
 def density_arrays(densities: Mapping[str, WithinBinDensity]) -> dict[str, Floats]:
-    return {f"pieces{i}": shape.within.shares for i, shape in enumerate(densities.values())}
+    return {f"pieces{i}": density.within.shares for i, density in enumerate(densities.values())}
 
 
 def stored_densities(
     wire: Any, arrays: Mapping[str, NDArray[Any]], axes: Axes, schema: Schema
 ) -> dict[str, WithinBinDensity]:
-    """Shapes of a stored model over `axes`; raises `ModelFormatError` for impossible ones."""
+    """Densities of a stored model over `axes`; raises `ModelFormatError` for impossible ones."""
     sub_bins = Axes.from_json(wire, schema).groupings
     return {
         name: _stored(name, cut, weights(arrays, f"pieces{i}", (cut.cells,)), axes)

@@ -1,1 +1,1 @@
-"""Rows as entities: how many rows and distinct values each has, bought, and rows so grouped."""
+"""Rows as entities: how many rows and distinct values each has, and rows grouped by that."""

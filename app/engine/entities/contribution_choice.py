@@ -1,4 +1,4 @@
-"""Which contribution rule promises the least error, by what was bought of entities.
+"""Which contribution rule promises the least error, by what was measured of entities.
 
 An entity whose rows weigh more than a rule lets it is scaled down. The rows that are lost so
 would not matter if all entities were alike; `unlike` is how far those of the entities that lose
@@ -12,7 +12,7 @@ with sensitivity c is taken as
 where `kept` are the rows that still count: of an entity with n rows, whose counts in a column
 have norm v, n * min(1, c / v) under `clipped` to norm c; of one with d distinct values min(d, m)
 under `distinct` with limit m; all under `rows`; in the mean of the columns that were looked at. All
-of it is post-processing of bought histograms.
+of it is post-processing of noisy histograms.
 """
 
 from __future__ import annotations

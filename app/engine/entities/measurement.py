@@ -3,9 +3,9 @@
 Every question counts entities: each is in one cell of each histogram, by its own rows and public
 constants (and earlier answers), so that L1 = L2 = 1 for each; see `app.engine.privacy.functions`.
 Three steps share the loss, each a joint release of its histograms: the number of entities and of
-their rows; distinct values by rows; spread by rows per value. The number of rows is asked with
-the first answers known: an entity counts at most c rows, L1 = L2 = c, c being where what is cut
-off is told by the histogram at less noise.
+their rows; distinct values by rows; spread by rows per value. The number of rows is measured when
+the first answers are known: an entity counts at most c rows, L1 = L2 = c, c being where the
+histogram says what is cut off at less noise.
 
 Cuts come of whole numbers or of grids, so that a run which is started again asks the same.
 """
@@ -66,7 +66,7 @@ class EntityPlan:
     problems: tuple[Problem, ...]
 
     def measure(self, session: Session) -> MeasuredEntities | None:
-        """What the answers tell; None where nothing is asked."""
+        """The estimates from the answers; None where nothing is asked."""
         if self.loss is None:
             return None
         return _Measuring(session, self.axes, self.columns, self.loss).bought()
@@ -141,7 +141,7 @@ def _counted(rows: int, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
 
 
 class _Measuring:
-    """The steps, each asked by what the ones before it told."""
+    """The steps; each depends on the answers of those before it."""
 
     def __init__(
         self, session: Session, axes: Axes, columns: Sequence[str], loss: PrivacyLoss
@@ -171,8 +171,8 @@ class _Measuring:
         return MeasuredEntities(Entities(rows, profiles), size, sizes)
 
     def _rows(self, rows: RowsPerEntity, variances: Floats) -> tuple[float, float]:
-        """Rows and their variance: those up to a cut of each entity are counted, the histogram
-        tells of those beyond, or of all where such a count is not to be had."""
+        """Rows and their variance: those up to a cut of each entity are counted, those beyond come
+        from the histogram, and all of them where the kernel has no such count."""
         unit, loss = self._session.unit, self._parts.total
         cut = cheapest_cut(rows, variances, unit, loss)
         (answer,) = self._session.count([Count((), contribution=_counted(cut, unit, loss))], loss)
@@ -344,7 +344,7 @@ class _Spread:
 
     @classmethod
     def around(cls, ratio: float, room: int, most: int, column: str, grouping: Grouping) -> _Spread:
-        """Cells of a size that the mean rows per value tells, as many as there is room for."""
+        """Cells of a size by the mean rows per value, as many as there is room for."""
         of = [Feature(kind, column, grouping=grouping) for kind in _SPREAD_FEATURES]
         cuts = [round(64 * ratio * share) / 64 for share in TUNING.parts_of_ratio]
         inner = sorted({cut for cut in cuts if 0 < cut < most})

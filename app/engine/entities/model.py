@@ -1,4 +1,4 @@
-"""What was bought of entities, as a part of a table model: it gives each row its entity."""
+"""What was measured of entities, as a part of a table model: it gives each row its entity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Entities:
-    """Rows per entity, and the habits of chosen columns."""
+    """Rows per entity, and the profiles of chosen columns."""
 
     rows: RowsPerEntity
     profiles: tuple[ColumnProfile, ...]
@@ -41,7 +41,7 @@ class Entities:
     ) -> Ints:
         """The entity of each of `rows` rows, int64: 0..E-1, each used, none over `max_rows`.
 
-        `cells` holds the cell of each row for the columns of the habits. E keeps the noisy
+        `cells` holds the cell of each row for the columns of the profiles. E keeps the noisy
         number of rows per entity, as near as `max_rows` allows.
         """
         if rows == 0:
@@ -106,7 +106,7 @@ class Grouper:
             self._cells[name] = cells.astype(np.int32)
 
     def owner(self, rng: np.random.Generator) -> Ints | None:
-        """The entity of each row, dealt evenly where none were bought; None on a row unit."""
+        """The entity of each row, assigned evenly where none were measured; None on a row unit."""
         if self._entities is None:
             return self._size.deal(self._rows, rng)
         return self._entities.owner(self._size, self._cells, self._rows, rng)

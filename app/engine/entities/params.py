@@ -1,4 +1,4 @@
-"""What a form says of entities, and which columns are looked at if it says nothing."""
+"""The form of entities, and which columns are looked at if it names none."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class EntityForm(Params):
         0.1,
         gt=0,
         lt=1,
-        description="Part of the budget that buys how many rows and distinct values entities "
-        "have, and how many entities and rows there are.",
+        description="Part of the budget that measures how many rows and distinct values "
+        "entities have, and how many entities and rows there are.",
     )
     distinct: tuple[str, ...] | None = Field(
         None,
         max_length=MOST_COLUMNS,
-        description="Columns whose number of distinct values per entity is bought, with how "
+        description="Columns whose number of distinct values per entity is measured, with how "
         "evenly its rows are spread over them. If omitted: of the columns without bins the four "
         "with the most cells, then of the others.",
     )
 
 
 def has_entities(unit: PrivacyUnit) -> bool:
-    """Whether a unit can have several rows, so that there is something to buy."""
+    """Whether a unit can have several rows, so that there is something to measure."""
     return unit.kind == "entity" and unit.max_rows > 1
 
 
@@ -40,7 +40,7 @@ def chosen_columns(form: EntityForm, axes: Axes) -> tuple[str, ...]:
     """The columns looked at: those named, or the usual ones.
 
     Random rows have the more distinct values, and are so the further off, the more cells a
-    column has; and bins hold numbers, which tell entities apart less than names and places do.
+    column has; and bins hold numbers, which distinguish entities less than names and places do.
     """
     if form.distinct is not None:
         return tuple(name for name in dict.fromkeys(form.distinct) if name in axes.groupings)

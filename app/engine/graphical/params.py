@@ -25,7 +25,7 @@ Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 
 
 class PreparationParams(Params):
-    """What forms say of cells and entities."""
+    """Which cells columns are cut into, and how entities are measured."""
 
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the synthetic table; all columns if omitted."
@@ -49,7 +49,7 @@ class PreparationParams(Params):
 
 
 class TableParams(PreparationParams):
-    """What the forms of the three have in common."""
+    """The params of `mst`, `swift` and `aim` alike."""
 
     rare_below: float = Field(
         2.0,
@@ -60,7 +60,7 @@ class TableParams(PreparationParams):
     )
     public_entities: PublicEntityUse = Field(
         "auto",
-        description="On an entity unit beside a public dataset with entities: `keep` weighs its "
+        description="On an entity unit beside a public dataset with entities: `keep` weights its "
         "entities with all their rows, `group` makes rows of a model and groups them, `auto` "
-        "takes what noisy distances tell to be nearer.",
+        "takes what is nearer by noisy distances.",
     )

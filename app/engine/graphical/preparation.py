@@ -1,6 +1,6 @@
 """How methods on a junction tree prepare a table: bins and entities are measured, then columns.
 
-Public facts alone tell beforehand what that can need (`plan_preparation`).
+`plan_preparation` says beforehand what that can need, from public facts alone.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def choose_tree(
     of `references`, the noisy one-way counts with one common total, less the distance that
     the noise of measuring it is expected to add, `noise_per_cell` times its cells (McKenna,
     Mullins, Sheldon and Miklau 2022). The loss is divided equally among d - 1 edges. Pairs of
-    over `most_cells` cells are left out, so that what comes back may be a forest. With a `start`
+    over `most_cells` cells are left out, so that what comes back may be a forest. With a `prior`
     a pair's score is how far it is from what that expects, and pairs that would make its
     junction tree too large are left out.
 
@@ -135,7 +135,7 @@ def _useful(
     pairs: Sequence[Pair],
     prior: TreePrior | None,
 ) -> list[Pair]:
-    """Those that join two components, and leave the tree of a start small enough."""
+    """Those that join two components, and leave the tree of a prior small enough."""
     joining = [pair for pair in pairs if component[pair[0]] != component[pair[1]]]
     return joining if prior is None else prior.fitting(axes, chosen, joining)
 
@@ -143,7 +143,7 @@ def _useful(
 def _strongest(
     session: Session, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int
 ) -> list[Pair]:
-    """Best first; one that is alone need not be asked for."""
+    """Best first. A single candidate wins without a question."""
     won = (0,) if len(candidates) == 1 else session.select(candidates, loss, winners)
     columns = [candidates[winner].count.columns for winner in won]
     return [(first, second) for first, second in columns]

@@ -31,8 +31,8 @@ from app.engine.table import Table
 class TableModel:
     """A distribution over merged cells, and how each column is restored to its own cells.
 
-    `method` is the name of the synthesizer that fitted it, `shapes` how rows lie within own cells.
-    `entities`, where they were bought, group the rows.
+    `method` is the name of the synthesizer that fitted it, `densities` how rows lie within own
+    cells. `entities`, where they were measured, group the rows.
     """
 
     method: str

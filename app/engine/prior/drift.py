@@ -181,7 +181,7 @@ def near_entities(
     entity_use: PublicEntityUse,
 ) -> NearEntities | None:
     """The entities, if they seem no further from the truth than the public model, nor than half as
-    far as independence: counts of pairs mend a model of rows, but not what entities lack.
+    far as independence: measured pairs correct a model of rows, but not what entities lack.
 
     The posterior mean decides, as of pairs that may have drifted. The model is to be nearer by some
     standard errors, since pairs do not show what it lacks: how all columns, and all rows of an

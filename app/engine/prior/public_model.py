@@ -1,20 +1,20 @@
-"""What a public table tells of how columns depend on each other: where a model starts.
+"""A model of public rows: how columns depend on each other, for a private model to start from.
 
 The public rows make a base measure, a product of conditional distributions over the cliques of
-a junction tree; fitted to the noisy columns of the private table it is the start M. No question
-is asked for it.
+a junction tree; fitted to the noisy columns of the private table it is the public model M. No
+question is asked for it.
 
 *The tree.* Pairs of columns are joined whose public histogram is further from independence than
-the sampling of its rows explains, those first that tell most, while the tree stays small.
+the sampling of its rows explains, the most dependent first, while the tree stays small.
 
-*The cliques.* A pairwise model, fitted to the public histograms of these pairs, is what a clique
-is thought to be. Its rows are then mixed in: a cell's probability given the separator is
+*The cliques.* A pairwise model, fitted to the public histograms of these pairs, is the prior of
+each clique. Its rows are then mixed in: a cell's probability given the separator is
 (n + a m) / (N + a), where n of the N public rows with these separator cells lie in the cell, m is
-what the pairwise model says, and a is what foretells an entity's rows best from those of all other
+what the pairwise model says, and a is what predicts an entity's rows best from those of all other
 entities, clique by clique. Where public rows are few the pairwise model stands, and where they
-are many they speak for themselves.
+are many the rows decide.
 
-What has changed since the public table was made is for `public_drift` to find.
+`drift` finds what has changed since the public table was made.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _COPIES_OF_PUBLIC = 5
 # Shares, logarithms and counts, and the vectors of the pairwise fit.
 _BYTES_PER_CELL = 200
 
-# Of a row in a pair; of one whose entity's other rows in the cell are told apart, twice; and of a
+# Of a row in a pair; of one whose entity's repeated cells are counted, twice; and of a
 # pair beside each column of its tree. Measured on a busy two-core machine: for rows alone 7 to
 # 11 s for 100 columns and 12 to 27 s for 200, of one core.
 _SECONDS_PER_COUNTED_ROW = 4e-9
@@ -79,7 +79,7 @@ class PublicCells:
 
     @cached_property
     def some(self) -> PublicCells:
-        """Enough rows to tell how often entities repeat a cell."""
+        """Enough rows to see how often entities repeat a cell."""
         return self.at_most(TUNING.rows_for_amounts)
 
     def at_most(self, most: int) -> PublicCells:
@@ -162,7 +162,7 @@ class PublicModel:
         most_cells: int,
         most_pair: int,
     ) -> PublicModel:
-        """Its junction tree has at most `most_cells` cells, before impossible cells are told, and
+        """Its junction tree has at most `most_cells` cells, before structural zeros are added, and
         no pair that it is made of more than `most_pair`."""
         cells = PublicCells(rows, columns)
         return cls.over(cells, schema, dependent_pairs(cells, most_cells, most_pair))
@@ -189,7 +189,7 @@ class PublicModel:
         return self.model.tree.cliques
 
     def marginals(self, pairs: Sequence[Pair]) -> list[Floats]:
-        """The model's shares of each pair; kept, since all of them are asked twice."""
+        """The model's shares of each pair; cached, since all of them are needed twice."""
         asked = [pair for pair in pairs if pair not in self._known]
         self._known.update(zip(asked, pair_marginals(self.model, asked), strict=True))
         return [self._known[pair] for pair in pairs]
@@ -275,8 +275,8 @@ def public_model_bytes(public: PublicFacts | None, columns: int, most_cells: int
 
 
 def dependent_pairs(cells: PublicCells, most_cells: int, most_pair: int) -> tuple[Pair, ...]:
-    """Pairs that depend on each other by more than sampling explains, those of a tree of at most
-    `most_cells` cells that tell most together. Of several prices of a cell the best is taken."""
+    """Pairs that depend on each other by more than sampling explains: of a tree of at most
+    `most_cells` cells those that are furthest from independence in sum."""
     shape = cells.columns.shape
     few = cells.at_most(TUNING.rows_for_pairs)
     gains = {pair: _surplus(few, pair) for pair in pairs_within(cells.columns, most_pair)}

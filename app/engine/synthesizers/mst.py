@@ -89,7 +89,8 @@ class Shares(Params):
 
 class MstParams(TableParams):
     shares: Shares = Field(
-        default_factory=Shares, description="How the budget is divided, beside what is bought."
+        default_factory=Shares,
+        description="How the budget is divided, beside what bins, values and entities take.",
     )
     most_pair_cells: int = Field(
         1_000_000,

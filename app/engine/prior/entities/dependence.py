@@ -1,4 +1,4 @@
-"""How much public columns tell about each other, and what follows for redrawing."""
+"""How much public columns say about each other, and which rows contents are redrawn from."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _NEARLY_ALL = 0.9
 def most_and_least_dependent(
     axes: Axes, codes: Mapping[str, NDArray[np.int64]]
 ) -> tuple[str | None, str | None]:
-    """The column that tells most about all others, and of these the one that they tell least of.
+    """The column with the most mutual information with all others, and the one with the least.
 
     None where there are no two columns, or no three.
     """
     names = axes.names
     cells = {name: axes.groupings[name].cell_of(codes[name][:_MOST_ROWS]) for name in names}
-    told = dict.fromkeys(names, 0.0)
+    information_of = dict.fromkeys(names, 0.0)
     for one, other in combinations(names, 2):
         information = mutual_information(cells[one], cells[other])
-        told[one] += information
-        told[other] += information
+        information_of[one] += information
+        information_of[other] += information
     if len(names) < 2:
         return None, None
-    hub = max(names, key=lambda name: told[name])
+    hub = max(names, key=lambda name: information_of[name])
     rest = [name for name in names if name != hub]
-    return hub, min(rest, key=lambda name: told[name]) if len(rest) > 1 else None
+    return hub, min(rest, key=lambda name: information_of[name]) if len(rest) > 1 else None
 
 
 def constant_within_entities(axes: Axes, rows: PublicRows) -> tuple[str, ...]:

@@ -95,11 +95,11 @@ def fitted(
     """
     pool, stays = _pool_and_stays(axes, params, rows)
     kept = (*pool, *stays)
-    told = _told(answers, kept)
-    tables, base = _atoms(rows, units, schema, told, params.mixing(unit), rng)
+    contents = _measured_contents(answers, kept)
+    tables, base = _atoms(rows, units, schema, contents, params.mixing(unit), rng)
     weights = reweighted(base, [_target(answer, tables) for answer in answers])
     codes = {name: np.concatenate([each.codes[name] for each in tables]) for name in axes.names}
-    cells = {name: axes.groupings[name].cell_of(codes[name]) for name in (*kept, *told)}
+    cells = {name: axes.groupings[name].cell_of(codes[name]) for name in (*kept, *contents)}
     starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
     if unit.kind == "row":
         units, starts = weights, np.arange(len(weights) + 1)
@@ -109,7 +109,7 @@ def fitted(
         weights,
         pool=pools(pool, cells, len(weights), params.fewest_in_pool),
         place=pools(stays, cells, len(weights), 1),
-        alike=pools(told, cells, len(weights), 1),
+        alike=pools(contents, cells, len(weights), 1),
     )
     number = round(float(units.sum()))
     return PublicReweightedModel(unit, codes, kept, weighted, number, params.redrawn(unit))
@@ -125,8 +125,8 @@ def _pool_and_stays(
     return pool, tuple(name for name in others if name not in pool)
 
 
-def _told(answers: Sequence[Measurement], kept: Sequence[str]) -> tuple[str, ...]:
-    """The columns of contents that some histogram of several columns tells of."""
+def _measured_contents(answers: Sequence[Measurement], kept: Sequence[str]) -> tuple[str, ...]:
+    """The columns of contents that some histogram of several columns holds."""
     names = [name for answer in answers if len(answer.columns) > 1 for name in answer.columns]
     return tuple(name for name in dict.fromkeys(names) if name not in kept)
 
@@ -135,7 +135,7 @@ def _atoms(
     rows: PublicRows,
     units: Floats,
     schema: Schema,
-    told: Sequence[str],
+    contents: Sequence[str],
     share: float,
     rng: np.random.Generator,
 ) -> tuple[list[PublicRows], Floats]:
@@ -143,7 +143,7 @@ def _atoms(
     base = units[rows.entity]
     if not share:
         return [rows], base
-    changed = changes_keeping_rules(mixed(rows, told, rng), rows, schema)
+    changed = changes_keeping_rules(mixed(rows, contents, rng), rows, schema)
     return [rows, changed], np.concatenate([(1 - share) * base, share * base])
 
 

@@ -65,11 +65,11 @@ def _moved(
     `missing`; the rows of an entity in one cell go together."""
     cells = answer.features.cells
     key = rows.entity * answer.values.size + cells
-    together = np.unique(key, return_inverse=True)[1].reshape(-1)
-    groups = int(together.max()) + 1
-    goes = rng.random(groups)[together] < leaving[cells]
+    entity_cell = np.unique(key, return_inverse=True)[1].reshape(-1)
+    groups = int(entity_cell.max()) + 1
+    goes = rng.random(groups)[entity_cell] < leaving[cells]
     reached = np.searchsorted(np.cumsum(missing), rng.random(groups) * missing.sum(), "right")
-    to = np.minimum(reached, np.flatnonzero(missing)[-1])[together][goes]
+    to = np.minimum(reached, np.flatnonzero(missing)[-1])[entity_cell][goes]
     moved = rows.codes[answer.column].copy()
     moved[goes] = answer.grouping.expand(to.astype(np.int64), rng)
     return moved
@@ -77,7 +77,7 @@ def _moved(
 
 def mixed(rows: PublicRows, columns: Sequence[str], rng: np.random.Generator) -> PublicRows:
     """The same rows, each with the value that another one has in one of `columns`, both drawn
-    without favour."""
+    uniformly."""
     changed = rng.integers(0, max(1, len(columns)), rows.rows)
     codes = dict(rows.codes)
     for place, name in enumerate(columns):

@@ -20,7 +20,7 @@ NAME = "public_reweighted"
 
 @dataclass(frozen=True)
 class PublicReweightedModel:
-    """codes: a private code of each atom of `weighed`. kept: the columns that
+    """codes: a private code of each atom of `weighted`. kept: the columns that
     stay with the entity when a content is redrawn. units: the noisy number of entities (of rows
     on a row unit). method: the name of the synthesizer that fitted it."""
 

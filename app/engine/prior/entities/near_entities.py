@@ -1,9 +1,9 @@
-"""Public entities kept with all their rows, where `mst`, `swift` or `aim` find them near enough.
+"""Public entities kept with all their rows, where they are nearer to the truth than a public model.
 
-They are weighed by what these have bought before they choose pairs: classes of entities and
-columns. So weighed they tell what a row of histograms would be; noisy distances from that, beside
-those from the model of rows, decide between the two (`public_drift`). If they are kept, the
-histograms that this distance tells to be off are counted, as in `public_reweighted`.
+They are weighted by what has been measured of private entities and columns. So weighted they say
+what a histogram would be; noisy distances from that, beside those from the public model, decide
+between the two (`drift`). If they are kept, the histograms in which they are far off are measured,
+as in `public_reweighted`.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from app.engine.table import PublicTable, generator
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 
+# Entities of a public table of more rows are not kept: weighting them would take minutes.
 MOST_ROWS = 2**18
-"""Of a public table of more rows entities are not kept: weighing them would take minutes."""
 
+# Rows times chosen histograms.
 _MOST_TERMS = 2**22
-"""Rows times chosen histograms."""
 
+# Of a pair whose cells are not merged; fewer where pairs are many, so that all pairs together have
+# no more cells than can be compared.
 _MOST_OWN_CELLS = 2**16
-"""Of a pair whose cells are not merged; fewer where pairs are many, so that all pairs together have
-no more cells than can be compared."""
 
+# Copies: as read, in order, moved, mixed, joined, and in the stored model.
 _COPIES_OF_PUBLIC = 8
-"""As read, in order, moved, mixed, joined, and in the stored model."""
+# What is expected in a cell, its noisy count, their copies through the pipe, and what the fit
+# holds: 460 were measured for 2.6 million cells, with all else that the process holds.
 _BYTES_OF_CELL = 400
-"""What is expected in it, its noisy count, their copies through the pipe, and what the fit holds:
-460 were measured for 2.6 million cells, with all else that the process holds."""
+# Cells, amounts and terms, of a row and its mixed one, for each histogram.
 _BYTES_OF_TERM = 64
-"""Cells, amounts and terms, of a row and its mixed one, for each histogram."""
 
 _FORM = PublicReweightedParams()
 
@@ -97,7 +97,7 @@ class WeightedEntities:
         return cls(columns, rows, units, row_weights(base, found, rows), seed)
 
     def expected(self, count: Count) -> Floats:
-        """The histogram of the weighed entities, in its shape."""
+        """The histogram of the weighted entities, in its shape."""
         shape = [count.groupings[name].cells for name in count.columns]
         return features_of(count, self.rows).counts(self.weights).reshape(shape)
 
@@ -108,7 +108,7 @@ class WeightedEntities:
         loss: PrivacyLoss,
         weight: Callable[[Pair], float],
     ) -> PublicReweightedModel:
-        """The model, after the histograms have been counted that are worth it.
+        """The model, after the most informative histograms have been measured.
 
         `distances`: of pairs, by how much they are off at least, as a share of all counts;
         `weight`: how much the error of a pair counts beside the others'.
@@ -143,8 +143,8 @@ class WeightedEntities:
         )
 
     def _count(self, pair: Pair, rule: Contribution) -> Count:
-        """In the cells of the dictionary, if these are few: cells that noise drowns lean on what
-        public rows tell of them, and need not be merged."""
+        """In the cells of the dictionary, if these are few: where noise is large, cells lean on
+        what public rows say of them, and need not be merged."""
         own, merged = self.columns.axes.groupings, self.columns.merged.groupings
         most = min(_MOST_OWN_CELLS, most_pair_cells(self.columns.axes))
         are_few = prod(own[name].cells for name in pair) <= most
@@ -178,7 +178,7 @@ def weighted_entities(
 def may_use_entities(
     unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse
 ) -> bool:
-    """Whether public entities may be kept, as far as public facts tell."""
+    """Whether public entities may be kept, by public facts."""
     if public is None or entity_use == "group" or public.rows > MOST_ROWS:
         return False
     return has_entities(unit) and public.schema.entity is not None
@@ -208,7 +208,7 @@ def entity_cells(
 def entity_bytes(
     unit: PrivacyUnit, public: PublicFacts | None, entity_use: PublicEntityUse, axes: Axes
 ) -> int:
-    """Memory to weigh public entities, and of the model of them."""
+    """Memory to weight public entities, and of the model of them."""
     if public is None or not may_use_entities(unit, public, entity_use):
         return 0
     columns = len(axes.names)

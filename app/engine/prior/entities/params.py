@@ -80,7 +80,8 @@ class PublicReweightedParams(PresetParams):
         "most `most_cells` cells if omitted, none if empty.",
     )
     shares: Shares = Field(
-        default_factory=Shares, description="How the budget is divided, beside what is bought."
+        default_factory=Shares,
+        description="How the budget is divided, beside what bins and values take.",
     )
     contribution: ContributionForm | None = Field(
         None,
@@ -99,13 +100,13 @@ class PublicReweightedParams(PresetParams):
         None,
         description="Contents are redrawn from public rows that agree in these columns, the last "
         "of which are given up where they leave too few rows. If omitted, the column that "
-        "tells most about the others in the public table, and those in which nearly every public "
+        "says most about the others in the public table, and those in which nearly every public "
         "entity has one value alone.",
     )
     keep: tuple[str, ...] | None = Field(
         None,
         description="Columns beside those of `pool` that stay with the entity when a content is "
-        "redrawn. If omitted, the column that the others tell least about.",
+        "redrawn. If omitted, the column that the others say least about.",
     )
     mixed: float | None = Field(
         None,
@@ -113,7 +114,7 @@ class PublicReweightedParams(PresetParams):
         le=0.9,
         description="The share of the public table's weight that is given, before anything is "
         "measured, to rows with the contents of other pools, so that combinations that the "
-        "public table lacks can be weighed too; 0.1 on an entity unit, 0 on a row unit.",
+        "public table lacks can be weighted too; 0.1 on an entity unit, 0 on a row unit.",
     )
     fewest_in_pool: int = Field(
         2, ge=1, le=1_000_000, description="Rows that a pool has at least, unless none is left."

@@ -1,4 +1,4 @@
-"""The rules of the private dictionary, in public rows: none that breaks one is given weight."""
+"""The rules of the private dictionary, in public rows: a row that breaks one gets no weight."""
 
 from __future__ import annotations
 

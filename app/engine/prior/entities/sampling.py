@@ -1,13 +1,13 @@
-"""From weighed public entities to the rows of synthetic ones.
+"""From weighted public entities to the rows of synthetic ones.
 
 Entities are taken as often as their weights say, and each of their rows is used as often as its own
 weight says: about once. Of the uses of a public row the first keep its content; the later ones
-(`smooth` of all) take the content of another public row of its pool. Contents are dealt out so that
+(`smooth` of all) take the content of another public row of its pool. Contents are assigned so that
 every content of a pool is used as often as its weight says, those kept counted in, and what is
 rounded off in one pool is made good in the next; so the weights hold for what stays with the entity
 and for the contents, and no noise is added by chance draws.
 Contents come from rows whose `place` (the cell of the columns that stay) is another one, as far as
-a pool has them: a content that is in a place already tells nothing new there.
+a pool has them: a content that is in a place already adds nothing new there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WeightedRows:
     starts: shape (entities + 1,), where each entity's rows begin and the last one's end.
     entities: their weights, positive. rows: how often each atom is wanted, shape (atoms,), not
     all 0. pool, place: a number for each atom. alike: the same number for atoms that no noisy
-    count tells apart but by `place`.
+    count distinguishes but by `place`.
     """
 
     starts: Places
@@ -170,7 +170,7 @@ def _contents(
 
 
 def _with_owed(uses: Floats, alike: Places, owed: Floats) -> Floats:
-    """The uses; contents that no count tells apart are used more or less by what other pools owe
+    """The uses; contents that no count distinguishes are used more or less by what other pools owe
     them, so that what rounding takes from them in one pool they get in the next."""
     kinds, kind = np.unique(alike, return_inverse=True)
     together = np.bincount(kind, uses)

@@ -31,7 +31,7 @@ _OF_NORMAL = math.sqrt(2 / math.pi)
 @dataclass(frozen=True, slots=True)
 class Option:
     """A histogram that may be measured: its public counts (flat), how far off they seem, the
-    noise's standard deviation in a cell that is bought with the whole budget, and how much a count
+    noise's standard deviation in a cell measured with the whole budget, and how much a count
     that is put right matters."""
 
     expected: Floats
@@ -84,7 +84,7 @@ def most_informative(
     most: int,
     weights: Sequence[float] | None = None,
 ) -> tuple[Count, ...]:
-    """Of `counts` those to buy with `loss`, at most so many.
+    """Of `counts` those to measure with `loss`, at most so many.
 
     `expected` are the public histograms (flat), `distances` how far off they seem, in counts,
     `weights` how much that matters (1 if omitted).

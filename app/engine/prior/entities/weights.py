@@ -12,7 +12,7 @@ Schapire 2007, section 5, without the constraint that weights add up)
     sum base exp(F theta) - <theta, y> + 1/2 sum_i (sigma_i^2 / phi_i) theta_i^2.
 
 A cell whose public count is m moves to about m + (y - m) phi m / (phi m + sigma^2): the posterior
-mean of a count whose prior variance is phi m. So phi tells how far the public table is believed,
+mean of a count whose prior variance is phi m. So phi says how far the public table is believed,
 and it is estimated from the noisy counts themselves, by empirical Bayes: (y - m)^2 has the
 expectation phi m + sigma^2.
 """
@@ -51,7 +51,7 @@ class Target:
 def dispersion(expected: Floats, values: Floats, variance: float) -> float:
     """phi: how much more counts stray from `expected` than Poisson numbers, from noisy values.
 
-    The mean of ((y - m)^2 - sigma^2) / m, weighed by its precision m^2 / (phi m + sigma^2)^2 (so
+    The mean of ((y - m)^2 - sigma^2) / m, weighted by its precision m^2 / (phi m + sigma^2)^2 (so
     the equation of maximum likelihood, solved by iteration), less its standard error, so that
     noise alone is seldom taken for a difference; at least 0. Cells that expect nothing say
     nothing.
@@ -71,11 +71,11 @@ def dispersion(expected: Floats, values: Floats, variance: float) -> float:
 def reweighted(base: Floats, targets: Sequence[Target]) -> Floats:
     """The best weights of atoms whose weights were `base` (positive); deterministic.
 
-    Histograms that tell nothing new (a dispersion of 0) leave the weights alone.
+    Histograms that say nothing new (a dispersion of 0) leave the weights alone.
     """
     beliefs = [dispersion(t.features.counts(base), t.values, t.variance) for t in targets]
-    told = [(t, phi) for t, phi in zip(targets, beliefs, strict=True) if phi > 0]
-    return maximum_entropy(base, [t for t, _ in told], [phi for _, phi in told])
+    informative = [(t, phi) for t, phi in zip(targets, beliefs, strict=True) if phi > 0]
+    return maximum_entropy(base, [t for t, _ in informative], [phi for _, phi in informative])
 
 
 def maximum_entropy(base: Floats, targets: Sequence[Target], phis: Sequence[float]) -> Floats:

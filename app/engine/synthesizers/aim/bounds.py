@@ -1,4 +1,4 @@
-"""How far the model is from the exact marginals at most, as one last question tells.
+"""How far the model is from the exact marginals at most, by one last question.
 
 Statement. Let n be the exact histogram of a marginal, N its sum, p the model's shares of the
 same cells, M the model's number of rows, and d the noisy distance that `session.scores` gives of
@@ -61,7 +61,7 @@ _LEAST = math.sqrt(SMALLEST_VARIANCE)
 
 
 class MarginalSource(Protocol):
-    """A model whose marginals can be told: their shares, in the cells of `axes`."""
+    """A model that gives marginals: their shares, in the cells of `axes`."""
 
     @property
     def axes(self) -> Axes: ...
@@ -96,7 +96,7 @@ def rows_error(
     The noisy rows are a mean of noisy sums weighted by precision. Gaussian noise has tails below
     2 exp(-w^2 / 2 sigma^2); of Laplace noise the fourth moment is at most 6 sigma^4 + sigma^2,
     also of such a mean. Rounding adds a row. On an entity unit the rows are at most max_rows for
-    each noisy entity: that can only be too few if the noisy entities are. What is bought of
+    each noisy entity: that can only be too few if the noisy entities are. What is measured of
     entities moves either number by no more than some standard errors.
     """
     errors = expected_errors(

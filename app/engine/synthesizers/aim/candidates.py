@@ -59,7 +59,7 @@ class OpenCandidate:
         return counts_of(self.reference)
 
     def overlaps(self, other: OpenCandidate) -> bool:
-        """Whether they share two columns, so that one tells much of the other's."""
+        """Whether they share two columns, so that measuring one says much of the other."""
         return len(set(self.clique) & set(other.clique)) > 1
 
 
@@ -101,7 +101,7 @@ class CandidatePool:
 
         A candidate is left out if with it the junction tree would pass `share` of its most
         cells (McKenna et al. 2022, section 4.3), if not enough is left of the cells that a run
-        measures, or if its noise would be worth as much as all rows being in wrong cells.
+        measures, or if its noise would add as much as all rows being in wrong cells.
         """
         left = MOST_MEASURED_CELLS - sum(self.cells(clique) for clique in measured)
         small = [clique for clique in self._counts if self.cells(clique) <= left]

@@ -29,10 +29,10 @@ class SwiftParams(TableParams):
     )
     shares: Shares | None = Field(
         None,
-        description="How the budget is divided, beside what is bought. If omitted, 0.05 goes to "
-        "scores (0.1 with a public dataset) and about a quarter to one_way: more where the "
-        "guarantee is small or noise would drown the columns, by a noisy number of rows, and less "
-        "where it is large.",
+        description="How the budget is divided, beside what bins, values and entities take. If "
+        "omitted, 0.05 goes to scores (0.1 with a public dataset) and about a quarter to one_way: "
+        "more where the guarantee is small or noise would hide the columns, by a noisy number of "
+        "rows, and less where it is large.",
     )
     most_cells: int | None = Field(
         None,
