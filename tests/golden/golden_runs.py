@@ -1,9 +1,8 @@
-"""Runs the requests, and reads and writes what was recorded of them."""
+"""Runs the requests, and keeps their models and rows."""
 
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ from app.engine.catalog import registry
 from app.engine.schema import Schema
 from app.engine.table import Table, generator
 
-HERE = Path(__file__).parent
-RECORDS = HERE / "records"
-MODELS = HERE / "models"
+MODELS = Path(__file__).with_name("models")
 SAMPLE_SEED = 11
 SAMPLE_ROWS = 400
 
@@ -75,29 +72,9 @@ def load_and_sample(request: Request, found: dict[str, list[str]]) -> dict[str, 
     return arrays_of(model.sample(SAMPLE_ROWS, generator(SAMPLE_SEED)))
 
 
-def recorded(name: str) -> Any:
-    return json.loads((RECORDS / f"{name}.json").read_text())
-
-
 def stored_sample(request: Request) -> dict[str, NDArray[Any]]:
     with np.load(MODELS / f"{request.name}.rows.npz") as held:
         return {name: held[name] for name in held.files}
-
-
-def write_record(name: str, record: Any) -> None:
-    """One line for each item of a list, so that a change reads well in a diff."""
-    RECORDS.mkdir(exist_ok=True)
-    (RECORDS / f"{name}.json").write_text(_lines(record) + "\n")
-
-
-def _lines(value: Any, indent: str = "") -> str:
-    deeper = indent + " "
-    if isinstance(value, dict) and value and not indent:
-        inside = [f'{deeper}"{key}": {_lines(held, deeper)}' for key, held in value.items()]
-        return "{\n" + ",\n".join(inside) + "\n}"
-    if isinstance(value, list) and value and indent == " ":
-        return "[\n" + ",\n".join(f"{deeper}{json.dumps(item)}" for item in value) + "\n ]"
-    return json.dumps(value)
 
 
 def write_model(request: Request, made: Run) -> None:

@@ -11,34 +11,19 @@ record anew: see `record.py`.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
+from golden_records import differences, recorded
 from golden_requests import REQUESTS, Request
-from golden_runs import load_and_sample, recorded, run, stored_sample
+from golden_runs import load_and_sample, run, stored_sample
 from numpy.typing import NDArray
 
 from app.engine.catalog import registry
 
-# A sum of floats in another order, or another processor's exponential, is no change of behaviour.
-TOLERANCE = 1e-4
 # A rounding of such a float may move a few rows of a sample.
 LEAST_EQUAL = 0.98
-
-
-def differences(found: Any, golden: Any, place: str = "") -> list[str]:
-    """Where two records differ: floats beyond the tolerance, anything else at all."""
-    if isinstance(found, dict) and isinstance(golden, dict) and found.keys() == golden.keys():
-        return [d for key in golden for d in differences(found[key], golden[key], f"{place}/{key}")]
-    if isinstance(found, list) and isinstance(golden, list) and len(found) == len(golden):
-        pairs = enumerate(zip(found, golden, strict=True))
-        return [d for i, (one, other) in pairs for d in differences(one, other, f"{place}/{i}")]
-    if isinstance(found, float) and isinstance(golden, float):
-        near = math.isclose(found, golden, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-        return [] if near else [f"{place}: {found} was {golden}"]
-    return [] if found == golden else [f"{place}: {found!r} was {golden!r}"]
 
 
 def share_equal(found: dict[str, NDArray[Any]], golden: dict[str, NDArray[Any]]) -> float:
