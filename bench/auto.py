@@ -26,7 +26,7 @@ import numpy as np
 
 from app.engine.catalog import registry
 from app.engine.catalog.auto import AutoParams, Request, choices
-from app.engine.method.base import PublicFacts
+from app.engine.method import PublicFacts
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import DELTA_UNIT, EPSILON_UNIT, Accountant, Guarantee, to_units
 from bench import shared_data

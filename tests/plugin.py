@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import BudgetExhausted, Contribution, Count, QuestionRefused
-from app.engine.method.base import Preflight
+from app.engine.method import Preflight
 from app.engine.table import Table
 
 

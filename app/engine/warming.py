@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits, PublicFacts, Synthesizer, public_use
+from app.engine.method import Limits, PublicFacts, Synthesizer, public_use
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema

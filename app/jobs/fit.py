@@ -13,7 +13,7 @@ from app.datasets.codes import StoredCodes, read_table
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
-from app.engine.method.base import ExpectedError, public_use
+from app.engine.method import ExpectedError, public_use
 from app.engine.privacy.certificate import Assurance, Certificate
 from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel

@@ -13,7 +13,7 @@ from typing import Any, cast
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.marginals import Marginal
-from app.engine.method.base import CombinationsModel, CountsTable
+from app.engine.method import CombinationsModel, CountsTable
 from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.sandbox.protocol import Sample, expected_errors_of

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from app.engine.constraints.stream import RepairedRows
-from app.engine.method.base import CountsTable
+from app.engine.method import CountsTable
 from app.engine.sandbox.protocol import Sample
 from app.engine.table import Table
 from app.queue.context import JobContext

@@ -23,7 +23,7 @@ from app.engine.adapters.virtualenvs import is_installed
 from app.engine.catalog import auto, registry
 from app.engine.catalog.auto import AUTO, AutoParams
 from app.engine.catalog.registry import Entry
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Problem,
     PublicFacts,

@@ -24,7 +24,7 @@ from app.datasets.public_rows import PublicRows, PublicRowsGone
 from app.engine.catalog import registry
 from app.engine.catalog.auto import AUTO, Request, choices, form_for
 from app.engine.catalog.registry import Entry
-from app.engine.method.base import Limits, Preflight, Problem, PublicFacts, public_use
+from app.engine.method import Limits, Preflight, Problem, PublicFacts, public_use
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit

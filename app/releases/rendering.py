@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from app.engine.method.base import CountsTable
+from app.engine.method import CountsTable
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
 from app.engine.table import Table
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.database import now
 from app.datasets.models import DatasetRow
-from app.engine.method.base import ExpectedError
+from app.engine.method import ExpectedError
 from app.engine.privacy.loss import Charge
 from app.engine.sandbox.protocol import expected_error_to_json
 from app.ledger import admission

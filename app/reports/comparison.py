@@ -26,7 +26,7 @@ from app.engine.marginals import (
     distinct,
     total_variation,
 )
-from app.engine.method.base import CombinationErrors, CombinationsModel, ExpectedError
+from app.engine.method import CombinationErrors, CombinationsModel, ExpectedError
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
 from app.reports.schemas import (

@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy.engine import make_url
 
 from app.engine.catalog import registry
-from app.engine.method.base import CountsTable, Problem, PublicChunks
+from app.engine.method import CountsTable, Problem, PublicChunks
 from app.engine.privacy.wire import FrameError
 from app.engine.sandbox import host
 from app.engine.sandbox.host import ChildGaveUp

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits, Model, PublicFacts, delta_share, public_use
+from app.engine.method import Limits, Model, PublicFacts, delta_share, public_use
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Accountant, Guarantee

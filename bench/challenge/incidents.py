@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from app.engine.method.base import CountsModel
+from app.engine.method import CountsModel
 from app.engine.metrics import sprint1
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.engine.catalog import registry
-from app.engine.method.base import public_use
+from app.engine.method import public_use
 from app.engine.metrics import Sprint3Score, sprint3
 from app.engine.privacy.loss import Guarantee
 from bench.challenge.fitting import Refused, fitted, sampling, with_error

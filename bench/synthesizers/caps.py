@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits
+from app.engine.method import Limits
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant, PrivacyLoss
 from bench.synthesizers.guarantee import guarantee

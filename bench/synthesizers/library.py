@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from app.engine.catalog import registry
-from app.engine.method.base import public_use
+from app.engine.method import public_use
 from app.engine.privacy.library import open_session
 from app.engine.table import generator
 from bench.synthesizers.guarantee import guarantee

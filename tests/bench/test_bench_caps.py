@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits
+from app.engine.method import Limits
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant
 from bench.synthesizers.caps import Caps, least_caps

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits, Preflight, PublicFacts, delta_share
+from app.engine.method import Limits, Preflight, PublicFacts, delta_share
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 

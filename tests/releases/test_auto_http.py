@@ -9,7 +9,7 @@ from release_world import World, wanted
 
 from app.datasets.models import DatasetRow
 from app.engine.catalog.auto import AUTO, AutoParams, Request, choices, form_for
-from app.engine.method.base import PublicFacts
+from app.engine.method import PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 

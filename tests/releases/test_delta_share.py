@@ -9,7 +9,7 @@ from release_world import World, wanted
 
 from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
-from app.engine.method.base import Limits, Preflight, delta_share, public_use
+from app.engine.method import Limits, Preflight, delta_share, public_use
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import Accountant, PrivacyLoss
 from app.engine.sandbox import child

@@ -22,7 +22,7 @@ class Synthesizer(Base):
     name = "demanding"
 
     def check_public(self, schema, unit, params, loss, public):
-        from app.engine.method.base import Problem
+        from app.engine.method import Problem
         codes = [chunk["size"] for chunk in public.chunks(["size"])]
         if params.do == "pry":
             list(public.chunks(["nothing"]))

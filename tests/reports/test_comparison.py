@@ -14,7 +14,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.grouping import Grouping
 from app.engine.marginals import Marginal
-from app.engine.method.base import ExpectedError
+from app.engine.method import ExpectedError
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level

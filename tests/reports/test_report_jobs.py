@@ -30,7 +30,7 @@ from app.storage.models import ChunkRow
 ROWS = "colour,size,day\n" + "red,1,2024-01-01\n" * 6 + "=green,2,2024-01-02\n" * 4
 
 STATING = '''
-from app.engine.method.base import ExpectedError
+from app.engine.method import ExpectedError
 
 
 class Stated(Model):

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from forge import confined
 
-from app.engine.method.base import Limits
+from app.engine.method import Limits
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.sandbox.protocol import Check
 from app.engine.schema import PrivacyUnit, Schema

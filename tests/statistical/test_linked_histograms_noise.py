@@ -9,6 +9,7 @@ from acceptance import Law, accepts_law, discrete_gaussian, discrete_laplace
 
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
 from app.engine.synthesizers.linked_histograms.planning import make_plan
@@ -40,7 +41,7 @@ def test_histograms_carry_the_stated_noise_and_no_other(
     schema = Schema.parse({"fields": FIELDS})
     groups = [{"columns": ["one", "other"]}, {"columns": ["third"]}]
     form = LinkedHistogramsParams.model_validate({"groups": groups, "samples": 5})
-    plan, _, problems = make_plan(schema, UNIT, form, loss)
+    plan, _, problems = make_plan(schema, form, UnitBudget(UNIT, loss))
     assert not problems
     rows = {name: np.zeros(30, dtype=np.int64) for name in ("one", "other", "third")}
     session = open_session(rows, schema, UNIT, loss, entities=np.arange(30) // 3)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.engine.privacy.accounting import epsilon_for
-from app.engine.privacy.loss import SMALLEST_PRIMARY, AmountError, PrivacyLoss
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.loss import SMALLEST_PRIMARY, AmountError
+from app.engine.privacy.unit_budget import UnitBudget
 
 _DELTA_UNITS = 10**9
 """The delta of 1e-9 at which a rho is put into words for a library; nothing is booked by it."""
@@ -29,17 +29,17 @@ class Told:
     rho: float
 
 
-def rho_of_rows(loss: PrivacyLoss, unit: PrivacyUnit) -> int:
+def rho_of_rows(budget: UnitBudget) -> int:
     """Units of rho that a row-level library may spend, rounded down; 0 where it cannot run."""
-    if loss.kind != "zcdp":
+    if budget.loss.kind != "zcdp":
         return 0
-    rho: int = loss.amount // unit.max_rows**2
+    rho: int = budget.loss.amount // budget.unit.max_rows**2
     return rho if rho >= SMALLEST_PRIMARY else 0
 
 
-def told(loss: PrivacyLoss, unit: PrivacyUnit) -> Told:
+def told(budget: UnitBudget) -> Told:
     """Raises `AmountError` for a loss that no row-level library can be run with."""
-    rho = rho_of_rows(loss, unit)
+    rho = rho_of_rows(budget)
     if not rho:
         raise AmountError("the loss leaves a row-level library nothing to spend")
     return Told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.engine.columns.axes import Bins
-from app.engine.method.base import Params
+from app.engine.method import Params
 
 MOST_MODEL_MIB = 40
 """A fitted model crosses the pipe to the worker in one message."""

@@ -26,8 +26,9 @@ from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
 from app.engine.columns.resources import bounded, message_problems, run_problems, table_bytes
 from app.engine.graphical.table_model import TableModel
-from app.engine.method.base import Limits, Preflight, Problem, Progress, PublicFacts, Session
+from app.engine.method import Limits, Preflight, Problem, Progress, PublicFacts, Session
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
@@ -71,7 +72,7 @@ class Adapted(ABC, Generic[P]):
         limits: Limits,
     ) -> Preflight:
         axes, problems = choose_axes(schema, params.columns, params.bins)
-        problems += _budget_problems(loss, unit)
+        problems += _budget_problems(UnitBudget(unit, loss))
         if len(axes.names) < 2:
             message = "the method models how columns go together, and there are fewer than two"
             return Preflight(
@@ -81,7 +82,9 @@ class Adapted(ABC, Generic[P]):
         memory = self._memory_bytes(axes, cells, limits)
         problems += self.problems(axes, params) + message_problems(axes)
         problems += run_problems(memory, sum(axes.shape), limits, len(axes.names))
-        return Preflight(bounded(cells), bounded(memory), self._error(axes, loss, unit), problems)
+        return Preflight(
+            bounded(cells), bounded(memory), self._error(axes, UnitBudget(unit, loss)), problems
+        )
 
     def fit(
         self,
@@ -98,7 +101,7 @@ class Adapted(ABC, Generic[P]):
             library.name,
             self.name.partition(":")[2],
             self.options(params),
-            told(session.remaining, session.unit),
+            told(UnitBudget(session.unit, session.remaining)),
         )
         table = session.trusted_call(session.remaining)
         columns = [axes.groupings[name].cell_of(table.codes[name]) for name in axes.names]
@@ -118,8 +121,8 @@ class Adapted(ABC, Generic[P]):
         held = library.process_bytes + limits.max_total_rows * a_row
         return held + table_bytes(len(axes.names), limits) + cells * _BYTES_PER_CELL
 
-    def _error(self, axes: Axes, loss: PrivacyLoss, unit: PrivacyUnit) -> float:
-        rho = rho_of_rows(loss, unit) / 10**12
+    def _error(self, axes: Axes, budget: UnitBudget) -> float:
+        rho = rho_of_rows(budget) / 10**12
         if not rho:
             return 0.0
         return float(np.sqrt(self.noise_parts(len(axes.names)) / (2 * rho)))
@@ -207,8 +210,8 @@ class SmartnoiseAim(_Aim[AimParams]):
     Params = AimParams
 
 
-def _budget_problems(loss: PrivacyLoss, unit: PrivacyUnit) -> tuple[Problem, ...]:
-    if loss.kind != "zcdp":
+def _budget_problems(budget: UnitBudget) -> tuple[Problem, ...]:
+    if budget.loss.kind != "zcdp":
         return (
             Problem(
                 "/guarantee",
@@ -216,8 +219,9 @@ def _budget_problems(loss: PrivacyLoss, unit: PrivacyUnit) -> tuple[Problem, ...
                 "ask for epsilon and delta, or for rho",
             ),
         )
-    if rho_of_rows(loss, unit):
+    if rho_of_rows(budget):
         return ()
+    unit = budget.unit
     return (
         Problem(
             "/guarantee",

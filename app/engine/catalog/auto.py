@@ -19,9 +19,10 @@ from app.engine.catalog import registry
 from app.engine.catalog.registry import AUTO
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.columns.contribution import expected_error
-from app.engine.method.base import Params, PublicFacts
+from app.engine.method import Params, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.swift.budget import chooses_twice
 
@@ -90,9 +91,9 @@ class Request:
         quarter of the guarantee; None where nothing can be counted."""
         if self.loss is None or not self.axes.names:
             return None
-        columns, _ = self.loss.split((_FOR_COLUMNS, 1 - _FOR_COLUMNS))
-        each, *_ = columns.split([1.0] * len(self.axes.names))
-        return expected_error(Contribution(), self.unit, 2**62, each)
+        budget = UnitBudget(self.unit, self.loss)
+        columns, _ = budget.split((_FOR_COLUMNS, 1 - _FOR_COLUMNS))
+        return expected_error(Contribution(), 2**62, columns.of_each(len(self.axes.names)))
 
     def __str__(self) -> str:
         kind = "row" if self.unit.kind == "row" else f"entity of at most {self.unit.max_rows} rows"

@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from typing import Any, Literal, cast
 
 from app.engine.adapters.libraries import library_of
-from app.engine.method.base import Synthesizer
+from app.engine.method import Synthesizer
 
 GROUP = "halftone.synthesizers"
 DISTRIBUTION = "halftone"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.engine.grouping import Grouping
-from app.engine.method.base import Problem
+from app.engine.method import Problem
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import Column, QuantileBins, Schema
 

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.engine.method.base import Params, Problem
+from app.engine.method import Params, Problem
 from app.engine.privacy.deviations import laplace_deviation
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.unit_budget import UnitBudget
 
 UNMEASURED = 2.0**62
 """The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
@@ -26,17 +26,18 @@ class ChosenRule(Params):
 
     rule: Literal["auto"] = Field("auto", description="Chosen by what is measured of entities.")
 
-    def widest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+    def widest(self, budget: UnitBudget) -> Contribution:
         """The rule of the largest noise among those that may be chosen."""
-        if loss.kind == "pure" or not 1 < unit.max_rows < LARGEST_CLIPPED:
+        most = budget.unit.max_rows
+        if budget.loss.kind == "pure" or not 1 < most < LARGEST_CLIPPED:
             return Contribution()
-        return Contribution("clipped", norm=float(unit.max_rows))
+        return Contribution("clipped", norm=float(most))
 
-    def narrowest(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+    def narrowest(self, budget: UnitBudget) -> Contribution:
         """The rule of the smallest noise among those that may be chosen."""
-        if loss.kind == "pure" and unit.max_rows > 1:
+        if budget.loss.kind == "pure" and budget.unit.max_rows > 1:
             return Contribution("distinct", limit=1)
-        widest = self.widest(unit, loss)
+        widest = self.widest(budget)
         return Contribution("clipped", norm=1.0) if widest.rule == "clipped" else widest
 
 
@@ -82,28 +83,27 @@ RuleForm = Annotated[
 """The same where entities are measured, so that a rule can be chosen."""
 
 
-def expected_error(
-    contribution: Contribution, unit: PrivacyUnit, cells: int, loss: PrivacyLoss
-) -> float:
+def expected_error(contribution: Contribution, cells: int, budget: UnitBudget) -> float:
     """Standard deviation, in counts, of the noise in a cell of a histogram measured with `loss`."""
+    loss = budget.loss
     if loss.amount <= 0:
         return UNMEASURED
-    moved = sensitivity(contribution, unit.max_rows, cells)
+    moved = sensitivity(contribution, budget.unit.max_rows, cells)
     if loss.kind == "pure":
         return laplace_deviation(moved.l1_counts / loss.value)
     return moved.l2_counts / math.sqrt(2 * loss.value)
 
 
 def expected_errors(
-    questions: Sequence[Count], shares: Sequence[float], unit: PrivacyUnit, loss: PrivacyLoss
+    questions: Sequence[Count], weights: Sequence[float], budget: UnitBudget
 ) -> tuple[float, ...]:
     """Standard deviations of the noise in a cell of each of `questions`, one joint release.
 
     Each question names the groupings of all its columns.
     """
     return tuple(
-        expected_error(question.contribution, unit, _cells(question), part)
-        for question, part in zip(questions, loss.split(shares), strict=True)
+        expected_error(question.contribution, _cells(question), part)
+        for question, part in zip(questions, budget.split(weights), strict=True)
     )
 
 
@@ -116,21 +116,20 @@ def expected_distance(error: float, loss: PrivacyLoss) -> float:
     return error * (math.sqrt(1 / 2) if loss.kind == "pure" else math.sqrt(2 / math.pi))
 
 
-def expected_score_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
+def expected_score_error(budget: UnitBudget) -> float:
     """The scale, in rows, of the noise on one private selection that counts all rows."""
+    loss = budget.loss
     if loss.amount <= 0:
         return UNMEASURED
     epsilon = loss.value if loss.kind == "pure" else math.sqrt(8 * loss.value)
-    return 2 * unit.max_rows / epsilon
+    return 2 * budget.unit.max_rows / epsilon
 
 
-def contribution_problems(
-    contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
-) -> tuple[Problem, ...]:
+def contribution_problems(contribution: Contribution, budget: UnitBudget) -> tuple[Problem, ...]:
     """What the kernel would refuse about a rule."""
     if contribution.rule != "clipped":
         return ()
-    if loss.kind == "pure":
+    if budget.loss.kind == "pure":
         return (
             Problem(
                 "/params/contribution/rule",
@@ -138,7 +137,7 @@ def contribution_problems(
                 "choose `rows` or `distinct`, or ask for a guarantee with a delta",
             ),
         )
-    if unit.max_rows >= LARGEST_CLIPPED:
+    if budget.unit.max_rows >= LARGEST_CLIPPED:
         return (
             Problem(
                 "/params/contribution/rule",

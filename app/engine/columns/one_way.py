@@ -20,13 +20,14 @@ from app.engine.columns.table_size import (
     pooled_variance,
     pulled,
     size_questions,
-    size_shares,
+    size_weights,
 )
 from app.engine.columns.tuning import TUNING
 from app.engine.inference.projection import onto_simplex
-from app.engine.method.base import Session
+from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 
@@ -52,11 +53,9 @@ def questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tupl
     return columns + size_questions(unit) + sub_bins
 
 
-def shares(
-    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
-) -> tuple[float, ...]:
+def weights(axes: Axes, contribution: Contribution, budget: UnitBudget) -> tuple[float, ...]:
     """How a loss is divided over `questions`."""
-    sizes = size_shares(unit, contribution, loss)
+    sizes = size_weights(contribution, budget)
     each = (1 - sum(sizes)) / (len(axes.names) + TUNING.sub_bins_weight * len(axes.sub_bins))
     return (each,) * len(axes.names) + sizes + (TUNING.sub_bins_weight * each,) * len(axes.sub_bins)
 
@@ -72,7 +71,7 @@ def measure_one_ways(
     answers = session.count(
         questions(axes, contribution, session.unit),
         loss,
-        shares(axes, contribution, session.unit, loss),
+        weights(axes, contribution, UnitBudget(session.unit, loss)),
     )
     counted = len(answers) - len(axes.sub_bins)
     columns, sizes = answers[: len(axes.names)], answers[len(axes.names) : counted]

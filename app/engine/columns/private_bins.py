@@ -33,10 +33,11 @@ from app.engine.columns.contribution import expected_error, expected_score_error
 from app.engine.columns.tuning import TUNING
 from app.engine.columns.within_bins import with_sub_bins
 from app.engine.grouping import Grouping
-from app.engine.method.base import Problem, Session
+from app.engine.method import Problem, Session
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Quantile, Values
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 
 MOST_SUB_BINS = 64
@@ -108,7 +109,7 @@ class AxisPlan:
     quantile_bins: Mapping[str, int]
     questions: int
     each: PrivacyLoss | None
-    rest: PrivacyLoss
+    rest: UnitBudget
     far_cuts: int
     within_bins: int
     problems: tuple[Problem, ...]
@@ -137,21 +138,21 @@ class AxisPlan:
             groupings[name] = Grouping(with_far_cuts(edges, self.far_cuts), column.tail)
         return with_sub_bins(Axes(groupings), tuple(self.quantile_bins), self.within_bins)
 
-    def left(self, session: Session) -> PrivacyLoss:
+    def left(self, session: Session) -> UnitBudget:
         """What may be spent after `measure`: no less than `rest`."""
-        return PrivacyLoss(session.remaining.kind, session.remaining.amount)
+        left = session.remaining
+        return UnitBudget(session.unit, PrivacyLoss(left.kind, left.amount))
 
 
 def plan_axes(
     schema: Schema,
-    unit: PrivacyUnit,
     params: AxisParams,
-    loss: PrivacyLoss,
+    budget: UnitBudget,
     *,
     far_cuts: int = FAR_CUTS,
     within_bins: int = 1,
 ) -> AxisPlan:
-    """Axes as `choose_axes` has them, and what is to be measured with shares of `loss`.
+    """Axes as `choose_axes` has them, and what is to be measured with shares of `budget`.
 
     Pass no `far_cuts` where every cell costs its noise: in a histogram of all columns at once.
     Pass `within_bins` where the sub-bins of the axes are counted too.
@@ -169,11 +170,11 @@ def plan_axes(
         else grouping
         for name, grouping in axes.groupings.items()
     }
-    value, each, rest = _divided(loss, params, len(found), questions)
+    value, each, rest = _divided(budget, params, len(found), questions)
     if found:
-        problems += _values_problems(unit, value, found)
+        problems += _values_problems(budget.unit, value, found)
     if each is not None:
-        problems += _noise_problems(unit, each)
+        problems += _noise_problems(UnitBudget(budget.unit, each))
     return AxisPlan(
         with_sub_bins(Axes(groupings), tuple(quantile_bins), within_bins),
         params,
@@ -204,9 +205,10 @@ def _values_of(unit: PrivacyUnit) -> int:
 
 
 def _divided(
-    loss: PrivacyLoss, params: AxisParams, found: int, questions: int
-) -> tuple[PrivacyLoss | None, PrivacyLoss | None, PrivacyLoss]:
+    budget: UnitBudget, params: AxisParams, found: int, questions: int
+) -> tuple[PrivacyLoss | None, PrivacyLoss | None, UnitBudget]:
     """The loss of one column's values, of one question about bins, and of all that follows."""
+    loss = budget.loss
     values_share = params.values_share if found else 0.0
     bins_share = (params.bins_share if questions else 0.0) * (1 - values_share)
     values, bins, rest = PrivacyLoss(loss.kind, loss.amount).split(
@@ -217,7 +219,7 @@ def _divided(
         value = PrivacyLoss(loss.kind, values.amount // found, loss.delta // found)
     if questions:
         each = PrivacyLoss(loss.kind, bins.amount // questions)
-    return value, each, rest
+    return value, each, UnitBudget(budget.unit, rest)
 
 
 def _quantile_bins(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict[str, int]:
@@ -254,7 +256,7 @@ def _values_problems(
             ),
         )
     rule = Contribution("distinct", _values_of(unit))
-    error = expected_error(rule, unit, 2 * TUNING.values_of_unit, value)
+    error = expected_error(rule, 2 * TUNING.values_of_unit, UnitBudget(unit, value))
     if error <= LARGEST_SCALE:
         return ()
     return (
@@ -266,9 +268,9 @@ def _values_problems(
     )
 
 
-def _noise_problems(unit: PrivacyUnit, each: PrivacyLoss) -> tuple[Problem, ...]:
-    counted = expected_error(Contribution(), unit, TUNING.counted_cells, each)
-    if max(counted, expected_score_error(unit, each)) <= LARGEST_SCALE:
+def _noise_problems(each: UnitBudget) -> tuple[Problem, ...]:
+    counted = expected_error(Contribution(), TUNING.counted_cells, each)
+    if max(counted, expected_score_error(each)) <= LARGEST_SCALE:
         return ()
     return (
         Problem(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.engine.columns.axes import Axes
-from app.engine.method.base import Limits, Problem
+from app.engine.method import Limits, Problem
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD
 
 MOST_QUESTION_CELLS = 2**27

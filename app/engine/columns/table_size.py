@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from app.engine.columns.tuning import TUNING
 from app.engine.method.model_file import ModelFormatError, number
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.references import LARGEST_REFERENCE
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 SMALLEST_VARIANCE = 1e-3
@@ -31,15 +31,15 @@ def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:
     return Count(()), Count((), contribution=Contribution("one"))
 
 
-def size_shares(
-    unit: PrivacyUnit, contribution: Contribution, loss: PrivacyLoss
-) -> tuple[float, ...]:
+def size_weights(contribution: Contribution, budget: UnitBudget) -> tuple[float, ...]:
     """What part of a loss the `size_questions` get beside histograms under `contribution`."""
     if contribution.rule == "rows":
-        shares = TUNING.size_of_rows if loss.kind == "zcdp" else TUNING.size_of_rows_pure
+        weights = TUNING.size_of_rows if budget.loss.kind == "zcdp" else TUNING.size_of_rows_pure
     else:
-        shares = TUNING.size_of_others if loss.kind == "zcdp" else TUNING.size_of_others_pure
-    return shares[:1] if unit.kind == "row" else shares
+        weights = (
+            TUNING.size_of_others if budget.loss.kind == "zcdp" else TUNING.size_of_others_pure
+        )
+    return weights[:1] if budget.unit.kind == "row" else weights
 
 
 @dataclass(frozen=True, slots=True)

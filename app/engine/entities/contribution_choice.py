@@ -27,10 +27,9 @@ from app.engine.columns.contribution import expected_error
 from app.engine.entities.assignment import Target
 from app.engine.entities.model import Entities
 from app.engine.entities.tuning import TUNING
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.table import generator
 
 Floats = NDArray[np.float64]
@@ -39,26 +38,27 @@ _STEPS = (1, 1.5, 2, 3, 4, 5, 7)
 
 
 def chosen_rule(
-    entities: Entities, number: float, columns: int, unit: PrivacyUnit, loss: PrivacyLoss
+    entities: Entities, number: float, columns: int, budget: UnitBudget
 ) -> Contribution:
     """The rule for histograms of `columns` columns and pairs, of about `number` entities."""
     sizes, targets = entities.drawn(TUNING.drawn, generator(0))
     rows = sizes.astype(np.float64)
     scale = max(number, 1.0) / TUNING.drawn
-    part = loss.split([1.0] * max(TUNING.marginals_per_column * columns, 1))[0]
+    part = budget.of_each(max(TUNING.marginals_per_column * columns, 1))
 
     def error(rule: Contribution) -> float:
         kept = float(_kept(rule, rows, targets).sum())
-        noise = expected_error(rule, unit, 2**62, part) / (scale * kept)
+        noise = expected_error(rule, 2**62, part) / (scale * kept)
         # On a grid, so that no order of adding decides between two rules.
         lost = 1 - kept / float(rows.sum())
         return round(TUNING.unlike * lost + TUNING.noise * math.sqrt(noise), 6)
 
-    return min(_rules(unit, loss), key=error)
+    return min(_rules(budget), key=error)
 
 
-def _rules(unit: PrivacyUnit, loss: PrivacyLoss) -> Iterator[Contribution]:
+def _rules(budget: UnitBudget) -> Iterator[Contribution]:
     yield Contribution()
+    unit, loss = budget.unit, budget.loss
     if loss.kind == "zcdp" and unit.max_rows >= LARGEST_CLIPPED:
         return
     for step in _steps(unit.max_rows):

@@ -37,11 +37,12 @@ from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
 from app.engine.inference.smoothing import smoothed
-from app.engine.method.base import Limits, Problem, Session
+from app.engine.method import Limits, Problem, Session
 from app.engine.privacy.declared import Feature, FeatureClasses, FeatureKind
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 Ints = NDArray[np.int64]
@@ -61,7 +62,7 @@ class EntityPlan:
     axes: Axes
     columns: tuple[str, ...]
     loss: PrivacyLoss | None
-    rest: PrivacyLoss
+    rest: UnitBudget
     draws: int
     problems: tuple[Problem, ...]
 
@@ -89,21 +90,22 @@ class MeasuredEntities:
     by_rows: Measurement
 
 
-def plan_entities(axes: Axes, unit: PrivacyUnit, form: EntityForm, loss: PrivacyLoss) -> EntityPlan:
-    """What is asked of entities with a share of `loss`; public facts alone."""
+def plan_entities(axes: Axes, form: EntityForm, budget: UnitBudget) -> EntityPlan:
+    """What is asked of entities with a share of `budget`; public facts alone."""
     problems = column_problems(form, axes)
-    if not has_entities(unit):
-        return EntityPlan(axes, (), None, loss, 0, problems)
+    if not has_entities(budget.unit):
+        return EntityPlan(axes, (), None, budget, 0, problems)
     columns = chosen_columns(form, axes)
-    spent, rest = loss.split((form.share, 1 - form.share))
-    problems += _noise_problems(_parts(spent, len(columns)), unit)
-    return EntityPlan(axes, columns, spent, rest, MOST_DRAWS * (1 + len(columns)), problems)
+    spent, rest = budget.split((form.share, 1 - form.share))
+    problems += _noise_problems(_parts(spent.loss, len(columns)), budget.unit)
+    return EntityPlan(axes, columns, spent.loss, rest, MOST_DRAWS * (1 + len(columns)), problems)
 
 
 def _noise_problems(parts: _Parts, unit: PrivacyUnit) -> tuple[Problem, ...]:
-    one = [expected_error(Contribution("one"), unit, 2, part) for part in parts.least]
-    total = _counted(unit.max_rows, unit, parts.total)
-    error = expected_error(total, unit, 1, parts.total)
+    one = [expected_error(Contribution("one"), 2, UnitBudget(unit, part)) for part in parts.least]
+    for_total = UnitBudget(unit, parts.total)
+    total = _counted(unit.max_rows, for_total)
+    error = expected_error(total, 1, for_total)
     return noise_problems(one, Contribution("one")) or noise_problems([error], total)
 
 
@@ -133,9 +135,9 @@ def _parts(loss: PrivacyLoss, columns: int) -> _Parts:
     return _Parts(first, total, distinct, spread, columns)
 
 
-def _counted(rows: int, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+def _counted(rows: int, budget: UnitBudget) -> Contribution:
     """The rule by which an entity counts `rows` rows at most, where the kernel has one."""
-    if loss.kind == "pure" or unit.max_rows >= LARGEST_CLIPPED:
+    if budget.loss.kind == "pure" or budget.unit.max_rows >= LARGEST_CLIPPED:
         return Contribution()
     return Contribution("clipped", norm=float(rows))
 
@@ -173,9 +175,10 @@ class _Measuring:
     def _rows(self, rows: RowsPerEntity, variances: Floats) -> tuple[float, float]:
         """Rows and their variance: those up to a cut of each entity are counted, those beyond come
         from the histogram, and all of them where the kernel has no such count."""
-        unit, loss = self._session.unit, self._parts.total
-        cut = cheapest_cut(rows, variances, unit, loss)
-        (answer,) = self._session.count([Count((), contribution=_counted(cut, unit, loss))], loss)
+        budget = UnitBudget(self._session.unit, self._parts.total)
+        cut = cheapest_cut(rows, variances, budget)
+        rule = _counted(cut, budget)
+        (answer,) = self._session.count([Count((), contribution=rule)], budget.loss)
         is_cut = answer.count.contribution.rule == "clipped"
         beyond = np.maximum(rows.middles - cut, 0) if is_cut else rows.middles
         value = math.fsum(beyond * rows.weights)
@@ -216,8 +219,8 @@ class _Measuring:
 
     def _room(self, entities: int, loss: PrivacyLoss) -> int:
         """How many cells a histogram may have for their noise to be low."""
-        part = loss.split([1.0] * len(self._columns))[0]
-        error = expected_error(Contribution("one"), self._session.unit, 2, part)
+        part = UnitBudget(self._session.unit, loss).of_each(len(self._columns))
+        error = expected_error(Contribution("one"), 2, part)
         return int(
             min(max(entities / max(TUNING.errors_per_cell * error, 1.0), 4), TUNING.most_cells)
         )
@@ -252,15 +255,13 @@ def estimated(sizes: Measurement, entities: int) -> Estimates:
     return Estimates(rounded if rounded.any() else kept, smooth.variances)
 
 
-def cheapest_cut(
-    rows: RowsPerEntity, variances: Floats, unit: PrivacyUnit, loss: PrivacyLoss
-) -> int:
+def cheapest_cut(rows: RowsPerEntity, variances: Floats, budget: UnitBudget) -> int:
     """The end of a cell at which counting rows up to it, and the rest by cell, has least noise."""
-    best, least = unit.max_rows, math.inf
+    best, least = budget.unit.max_rows, math.inf
     for edge in rows.edges[1:]:
         cut = int(edge) - 1
         beyond = np.maximum(rows.middles - cut, 0)
-        error = expected_error(_counted(cut, unit, loss), unit, 1, loss)
+        error = expected_error(_counted(cut, budget), 1, budget)
         total = error**2 + math.fsum(beyond**2 * variances)
         if total < least:
             best, least = cut, total

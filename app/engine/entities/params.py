@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes
 from app.engine.entities.tuning import TUNING
-from app.engine.method.base import Params, Problem
+from app.engine.method import Params, Problem
 from app.engine.schema import PrivacyUnit
 
 MOST_COLUMNS = 12

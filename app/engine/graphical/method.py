@@ -27,7 +27,7 @@ from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparedTable, prepare
 from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method.base import Progress, PublicUse, Session
+from app.engine.method import Progress, PublicUse, Session
 from app.engine.prior.drift import NearEntities, PriorLimits, PublicPrior, public_prior
 from app.engine.prior.entities.model import (
     PublicReweightedModel,
@@ -49,9 +49,7 @@ class GraphicalMethod(ABC):
     uses_public: PublicUse = "optional"
 
     @abstractmethod
-    def weights(
-        self, table: PreparedTable, params: Any, unit: PrivacyUnit, public: PublicSource
-    ) -> BudgetWeights:
+    def weights(self, table: PreparedTable, params: Any, public: PublicSource) -> BudgetWeights:
         """How what is left after `prepare` is split among the steps."""
 
     @abstractmethod
@@ -92,7 +90,7 @@ class GraphicalMethod(ABC):
     ) -> Any:
         table = self.prepared(session, prepare(session, params, progress), params)
         source = PublicSource(public, readable(public, session.schema, table.axes.names)[1])
-        budget = self.weights(table, params, session.unit, source).split(table.loss)
+        budget = self.weights(table, params, source).split(table.budget.loss)
         progress(0.02, "measuring columns")
         one_ways = measure_one_ways(
             session, table.axes, table.contribution, budget.one_way, table.size

@@ -17,7 +17,7 @@ from app.engine.columns.private_bins import (
     WithinBins,
 )
 from app.engine.entities.params import EntityForm
-from app.engine.method.base import Params
+from app.engine.method import Params
 from app.engine.prior.entities.params import PublicEntityUse
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]

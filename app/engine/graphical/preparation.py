@@ -21,17 +21,16 @@ from app.engine.constraints.structural_zeros import zeros_bytes
 from app.engine.entities.contribution_choice import chosen_rule
 from app.engine.entities.measurement import MeasuredEntities, plan_entities
 from app.engine.graphical.params import PreparationParams
-from app.engine.method.base import Limits, Preflight, Problem, Progress, Session
-from app.engine.privacy.loss import PrivacyLoss
+from app.engine.method import Case, Preflight, Problem, Progress, Session
 from app.engine.privacy.queries import Contribution
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.privacy.unit_budget import UnitBudget
 
 
 @dataclass(frozen=True, slots=True)
 class PreparationPlan:
     """What is known before anything is measured: `axes` have as many cells as can come out.
 
-    `contribution` is the rule of the largest noise that may be chosen, `loss` the least that is
+    `contribution` is the rule of the largest noise that may be chosen, `budget` the least that is
     left for counting columns and marginals; `draws` are the noisy numbers of bins and entities,
     `memory_bytes` what any model takes beside its own tables. Under the rule of the smallest noise
     that may be chosen, errors are `least_error` times as large.
@@ -39,7 +38,7 @@ class PreparationPlan:
 
     axes: Axes
     contribution: Contribution
-    loss: PrivacyLoss
+    budget: UnitBudget
     draws: int
     memory_bytes: int
     problems: tuple[Problem, ...]
@@ -52,22 +51,20 @@ class PreparationPlan:
         return Preflight(cells, memory_bytes, error, problems, error * self.least_error)
 
 
-def plan_preparation(
-    schema: Schema, unit: PrivacyUnit, params: PreparationParams, loss: PrivacyLoss, limits: Limits
-) -> PreparationPlan:
-    plan = plan_axes(schema, unit, params, loss, within_bins=params.within_bins)
-    entities = plan_entities(plan.axes, unit, params.entities, plan.rest)
+def plan_preparation(case: Case, params: PreparationParams) -> PreparationPlan:
+    plan = plan_axes(case.schema, params, case.budget, within_bins=params.within_bins)
+    entities = plan_entities(plan.axes, params.entities, plan.rest)
     form = params.contribution
-    contribution = form.widest(unit, entities.rest) if form.rule == "auto" else form.contribution()
+    contribution = form.widest(entities.rest) if form.rule == "auto" else form.contribution()
     problems = (
         *plan.problems,
         *entities.problems,
-        *contribution_problems(contribution, unit, entities.rest),
+        *contribution_problems(contribution, entities.rest),
     )
-    memory = table_bytes(len(plan.axes.names), limits) + zeros_bytes(schema)
-    memory += entities.memory_bytes(limits)
-    least = form.narrowest(unit, entities.rest) if form.rule == "auto" else contribution
-    one, most = (expected_error(rule, unit, 2**62, entities.rest) for rule in (least, contribution))
+    memory = table_bytes(len(plan.axes.names), case.limits) + zeros_bytes(case.schema)
+    memory += entities.memory_bytes(case.limits)
+    least = form.narrowest(entities.rest) if form.rule == "auto" else contribution
+    one, most = (expected_error(rule, 2**62, entities.rest) for rule in (least, contribution))
     return PreparationPlan(
         plan.axes,
         contribution,
@@ -81,12 +78,12 @@ def plan_preparation(
 
 @dataclass(frozen=True, slots=True)
 class PreparedTable:
-    """The columns' cells, what was measured of entities (None: nothing), how units count, and the
-    loss that is left. `counted` is a noisy number of rows, where it was asked by itself."""
+    """The columns' cells, what was measured of entities (None: nothing), how units count, and what
+    they may still cost. `counted` is a noisy number of rows, where it was asked by itself."""
 
     axes: Axes
     contribution: Contribution
-    loss: PrivacyLoss
+    budget: UnitBudget
     entities: MeasuredEntities | None = None
     counted: SizeEstimate | None = None
 
@@ -98,16 +95,13 @@ class PreparedTable:
 
 def prepare(session: Session, params: PreparationParams, progress: Progress) -> PreparedTable:
     """Measures values, bins and entities, where there are any to measure."""
-    plan = plan_axes(
-        session.schema, session.unit, params, session.allowance, within_bins=params.within_bins
-    )
+    allowance = UnitBudget(session.unit, session.allowance)
+    plan = plan_axes(session.schema, params, allowance, within_bins=params.within_bins)
     progress(0.01, "measuring bins and entities")
     axes = plan.measure(session)
-    entities = plan_entities(axes, session.unit, params.entities, plan.left(session)).measure(
-        session
-    )
+    entities = plan_entities(axes, params.entities, plan.left(session)).measure(session)
     left = plan.left(session)
-    rule = _contribution(params, axes, entities, session.unit, left)
+    rule = _contribution(params, axes, entities, left)
     return PreparedTable(axes, rule, left, entities)
 
 
@@ -115,23 +109,19 @@ def _contribution(
     params: PreparationParams,
     axes: Axes,
     measured: MeasuredEntities | None,
-    unit: PrivacyUnit,
-    loss: PrivacyLoss,
+    budget: UnitBudget,
 ) -> Contribution:
     if params.contribution.rule != "auto":
         return params.contribution.contribution()
     if measured is None:
         return Contribution()
-    return chosen_rule(measured.entities, measured.size.entities, len(axes.names), unit, loss)
+    return chosen_rule(measured.entities, measured.size.entities, len(axes.names), budget)
 
 
-def one_way_errors(
-    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
-) -> tuple[float, ...]:
+def one_way_errors(axes: Axes, contribution: Contribution, budget: UnitBudget) -> tuple[float, ...]:
     """Standard deviations of the noise in a cell of each histogram, in counts."""
     return expected_errors(
-        one_way.questions(axes, contribution, unit),
-        one_way.shares(axes, contribution, unit, loss),
-        unit,
-        loss,
+        one_way.questions(axes, contribution, budget.unit),
+        one_way.weights(axes, contribution, budget),
+        budget,
     )

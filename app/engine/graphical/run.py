@@ -13,7 +13,7 @@ from app.engine.graphical.table_model import TableModel
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import AxisNames, NoisyMarginal
 from app.engine.inference.model import GraphicalModel
-from app.engine.method.base import Progress, Session
+from app.engine.method import Progress, Session
 from app.engine.prior.drift import PublicPrior
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.inference.elimination import predicted_with_each
 from app.engine.inference.measurements import AxisNames
-from app.engine.method.base import Session
+from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count, GridReference
 

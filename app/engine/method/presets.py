@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-from app.engine.method.base import Params
+from app.engine.method import Params
 
 
 class PresetParams(Params):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import UNMEASURED
-from app.engine.method.base import PublicFacts, Session
+from app.engine.method import PublicFacts, Session
 from app.engine.prior.entities.near_entities import (
     WeightedEntities,
     may_use_entities,
@@ -34,6 +34,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Count
 from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.privacy.scores import expected_distance_errors
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.contributions import DistinctCells
 from app.engine.schema import PrivacyUnit
 from app.engine.table import PublicTable
@@ -51,20 +52,20 @@ def distance_rule(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contr
 
 def distance_errors(
     axes: Axes,
-    unit: PrivacyUnit,
     public: PublicFacts,
-    loss: PrivacyLoss,
+    budget: UnitBudget,
     entity_use: PublicEntityUse = "auto",
 ) -> tuple[float, ...]:
     """The standard error, in counts, of a distance if all pairs are compared twice, or three times
     where entities may be kept; none where there are no pairs."""
+    unit, loss = budget.unit, budget.loss
     rule = distance_rule(unit, public)
     times = 3 if may_use_entities(unit, public, entity_use) else 2
     counts = [Count(pair, axes.groupings, rule) for pair in combinations(axes.names, 2)] * times
     if not counts:
         return ()
     if rule.rule == "rows":
-        return expected_distance_errors(counts, [1.0] * len(counts), unit, loss)[:1]
+        return expected_distance_errors(counts, [1.0] * len(counts), budget)[:1]
     parts = loss.split(TUNING.scale_split)
     # Merged pairs of few cells move less than others, and their parts must not come to nothing.
     power = 1 if loss.kind == "pure" else 2
@@ -74,7 +75,7 @@ def distance_errors(
     widest = max(counts, key=lambda count: math.prod(cells[name] for name in count.columns))
     some = [widest] * min(len(counts) // times, TUNING.pairs_for_scale)
     return tuple(
-        max(expected_distance_errors(asked, [1.0] * len(asked), unit, part))
+        max(expected_distance_errors(asked, [1.0] * len(asked), UnitBudget(unit, part)))
         for asked, part in zip((some, counts), parts, strict=True)
     )
 

@@ -19,7 +19,7 @@ from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
 from app.engine.inference.measurements import AxisNames
 from app.engine.inference.prior import Factor
-from app.engine.method.base import Session
+from app.engine.method import Session
 from app.engine.prior.distances import (
     PairDistances,
     distance_rule,

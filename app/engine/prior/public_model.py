@@ -40,7 +40,7 @@ from app.engine.inference.model import GraphicalModel
 from app.engine.inference.pairs import pair_marginals
 from app.engine.inference.prior import Factor
 from app.engine.inference.tree_growth import best_growth
-from app.engine.method.base import Limits, Problem, PublicFacts
+from app.engine.method import Limits, Problem, PublicFacts
 from app.engine.prior.tuning import TUNING
 from app.engine.privacy.queries import SCORE_STEP, GridReference
 from app.engine.public.rows import PublicRows, public_problems

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.privacy.sensitivity import Sensitivity, sensitivity
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 _POWERS = 16
@@ -56,18 +57,15 @@ def joint_norms(weights: Sequence[float], sensitivities: Sequence[float]) -> tup
 
 
 def expected_distance_errors(
-    counts: Sequence[Count],
-    weights: Sequence[float],
-    unit: PrivacyUnit,
-    loss: PrivacyLoss,
+    counts: Sequence[Count], weights: Sequence[float], budget: UnitBudget
 ) -> tuple[float, ...]:
-    """Standard errors, in counts, of the scores of such candidates bought together.
+    """Standard errors, in counts, of the scores of such candidates measured together.
 
     Public facts only, for `check`. Counts name the groupings of all their columns, or a
     function. Where not one unit of loss is left for a part, a number beyond any noise.
     """
-    moved = [_sensitivity(count, unit).l1_counts for count in counts]
-    parts = split_loss(loss, relative_weights(weights), moved)
+    moved = [_sensitivity(count, budget.unit).l1_counts for count in counts]
+    parts = split_loss(budget.loss, relative_weights(weights), moved)
     return tuple(_error(most, part) for most, part in zip(moved, parts, strict=True))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.method.base import Problem, PublicChunks
+from app.engine.method import Problem, PublicChunks
 from app.engine.public.rows import NO_PLACE, POINTER, translated
 from app.engine.schema import Column, Schema
 from app.engine.schema.constraints import Constraint

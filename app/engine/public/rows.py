@@ -13,7 +13,7 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.method.base import Problem, PublicFacts
+from app.engine.method import Problem, PublicFacts
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.schema.scale import Categories, Linear
 from app.engine.schema.values import Value, tick

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from app.engine import compiled
 from app.engine.catalog import registry
-from app.engine.method.base import (
+from app.engine.method import (
     CountsModel,
     Preflight,
     Problem,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.method.base import CountsTable, Problem, PublicChunks
+from app.engine.method import CountsTable, Problem, PublicChunks
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, Channel, Frame, FrameError
 from app.engine.sandbox import protocol
 from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample

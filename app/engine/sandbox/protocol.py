@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.engine.columns.axes import Axes
-from app.engine.method.base import (
+from app.engine.method import (
     CountsTable,
     ExpectedError,
     Limits,

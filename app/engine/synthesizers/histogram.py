@@ -32,12 +32,12 @@ from app.engine.columns.resources import (
     run_problems,
     table_bytes,
 )
-from app.engine.columns.table_size import Size, pooled, size_questions, size_shares
+from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
 from app.engine.inference.controlled_rounding import rounded
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.inference.shrinkage import CountNoise, shrunk
-from app.engine.method.base import (
+from app.engine.method import (
     CountsTable,
     Limits,
     Preflight,
@@ -51,6 +51,7 @@ from app.engine.method.model_file import counts as stored_counts
 from app.engine.method.presets import PresetParams
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table, generator
@@ -162,17 +163,17 @@ class Histogram:
         public: PublicFacts | None,  # noqa: ARG002
         limits: Limits,
     ) -> Preflight:
-        plan = plan_axes(schema, unit, params, loss, far_cuts=0)
-        axes, loss = plan.axes, plan.rest
+        plan = plan_axes(schema, params, UnitBudget(unit, loss), far_cuts=0)
+        axes, budget = plan.axes, plan.rest
         contribution = params.contribution.contribution()
         problems = (
             plan.problems
-            + contribution_problems(contribution, unit, loss)
+            + contribution_problems(contribution, budget)
             + _cell_problems(axes)
             + message_problems(axes)
         )
         errors = expected_errors(
-            _questions(axes, contribution, unit), _shares(unit, contribution, loss), unit, loss
+            _questions(axes, contribution, unit), _weights(contribution, budget), budget
         )
         cells = bounded(axes.cells)
         memory = bounded(cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits))
@@ -193,14 +194,15 @@ class Histogram:
         progress: Progress,
     ) -> HistogramModel:
         contribution = params.contribution.contribution()
-        plan = plan_axes(session.schema, session.unit, params, session.allowance, far_cuts=0)
+        allowance = UnitBudget(session.unit, session.allowance)
+        plan = plan_axes(session.schema, params, allowance, far_cuts=0)
         progress(0.02, "buying cells")
-        axes, loss = plan.measure(session), plan.left(session)
+        axes, budget = plan.measure(session), plan.left(session)
         progress(0.05, "counting")
         answers = session.count(
             _questions(axes, contribution, session.unit),
-            loss,
-            _shares(session.unit, contribution, loss),
+            budget.loss,
+            _weights(contribution, budget),
         )
         progress(0.7, "post-processing")
         histogram, size_answers = answers[0], answers[1:]
@@ -220,8 +222,8 @@ def _questions(axes: Axes, contribution: Contribution, unit: PrivacyUnit) -> tup
     return (Count(axes.names, axes.groupings, contribution), *size_questions(unit))
 
 
-def _shares(unit: PrivacyUnit, contribution: Contribution, loss: PrivacyLoss) -> tuple[float, ...]:
-    sizes = size_shares(unit, contribution, loss)
+def _weights(contribution: Contribution, budget: UnitBudget) -> tuple[float, ...]:
+    sizes = size_weights(contribution, budget)
     return (1 - sum(sizes), *sizes)
 
 

@@ -32,7 +32,7 @@ from app.engine.entities.model import Entities, Grouper
 from app.engine.graphical.params import PreparationParams
 from app.engine.graphical.preparation import one_way_errors, plan_preparation, prepare
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.method.base import Limits, Preflight, Progress, PublicFacts, Session
+from app.engine.method import Case, Limits, Preflight, Progress, PublicFacts, Session
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import weights as stored_weights
 from app.engine.privacy.loss import PrivacyLoss
@@ -99,18 +99,18 @@ class Independent:
         unit: PrivacyUnit,
         params: IndependentParams,
         loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
+        public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(schema, unit, params, loss, limits)
-        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
+        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        axes, problems, contribution = plan.axes, plan.problems, plan.contribution
         cells = sum(axes.shape)
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
         problems += run_problems(memory, cells + plan.draws, limits, len(axes.names))
         problems += message_problems(axes, 8 * cells)
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
-        errors = one_way_errors(axes, contribution, unit, loss)
+        errors = one_way_errors(axes, contribution, plan.budget)
         problems += noise_problems(errors, contribution)
         return plan.preflight(cells, memory, errors[0], problems)
 
@@ -129,7 +129,7 @@ class Independent:
         axes = prepared.axes
         progress(0.05, "counting columns")
         measured = one_way.measure_one_ways(
-            session, axes, prepared.contribution, prepared.loss, prepared.size
+            session, axes, prepared.contribution, prepared.budget.loss, prepared.size
         )
         shares = measured.shares()
         rows = {

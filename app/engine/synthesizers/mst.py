@@ -32,7 +32,7 @@ from app.engine.graphical.spanning_tree import (
     least_loss,
     selection_seconds,
 )
-from app.engine.method.base import Limits, Params, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Limits, Params, Preflight, Problem, PublicFacts
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.entities.near_entities import (
@@ -50,6 +50,7 @@ from app.engine.prior.public_model import (
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 
 # A selection offers every pair, and a question holds no more than it can.
@@ -115,8 +116,8 @@ class Mst(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(schema, unit, params, loss, limits)
-        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
+        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        axes, problems, contribution = plan.axes, plan.problems, plan.contribution
         problems += public_model_problems(schema, unit, public, axes.names, limits)
         problems += entity_problems(unit, public, params.public_entities)
         if len(axes.names) > MOST_COLUMNS:
@@ -149,18 +150,19 @@ class Mst(GraphicalMethod):
         )
         if not axes.names:
             return Preflight(0, memory, 0.0, problems)
-        budget = _weights(params, len(axes.names), public is not None).split(loss)
+        budget = _weights(params, len(axes.names), public is not None).split(plan.budget.loss)
         errors = _errors(axes, contribution, unit, budget, most)
         scores: tuple[float, ...] = ()
         if public is not None:
-            scores = distance_errors(axes, unit, public, budget.prior, params.public_entities)
+            scores = distance_errors(
+                axes, public, UnitBudget(unit, budget.prior), params.public_entities
+            )
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(cells, memory, errors[0], problems)
 
     def weights(
-        self, table: PreparedTable, params: MstParams, unit: PrivacyUnit, public: PublicSource
+        self, table: PreparedTable, params: MstParams, public: PublicSource
     ) -> BudgetWeights:
-        del unit
         return _weights(params, len(table.axes.names), public.rows is not None)
 
     def prior_limits(self, run: TableRun, params: MstParams) -> PriorLimits:
@@ -181,7 +183,7 @@ class Mst(GraphicalMethod):
             columns.counts,
             run.budget.selection,
             most_cells=most,
-            noise_per_cell=expected_distance(error, run.table.loss),
+            noise_per_cell=expected_distance(error, run.table.budget.loss),
             prior=_tree_prior(run, most),
         )
         if len(columns.shape) < 2:
@@ -207,7 +209,8 @@ def _edge_error(
     budget: TableBudget, rule: Contribution, unit: PrivacyUnit, columns: int, cells: int
 ) -> float:
     """Standard deviation of the noise in a cell of a measured pair of `cells` cells."""
-    return expected_error(rule, unit, cells, budget.marginals.of_each(max(1, columns - 1)))
+    edge = budget.marginals.of_each(max(1, columns - 1))
+    return expected_error(rule, cells, UnitBudget(unit, edge))
 
 
 def _tree_prior(run: TableRun, most: int) -> TreePrior | None:
@@ -243,9 +246,10 @@ def _errors(
 ) -> tuple[float, ...]:
     """Noise in a cell of the finest marginals, then of every other question."""
     columns = len(axes.names)
-    errors = one_way_errors(axes, contribution, unit, budget.one_way)
+    errors = one_way_errors(axes, contribution, UnitBudget(unit, budget.one_way))
     if columns > 1:
         errors = (_edge_error(budget, contribution, unit, columns, most_cells), *errors)
     if columns > 2:
-        errors = (*errors, expected_score_error(unit, least_loss(budget.selection, columns)))
+        least = UnitBudget(unit, least_loss(budget.selection, columns))
+        errors = (*errors, expected_score_error(least))
     return errors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Params,
     Preflight,

@@ -8,7 +8,7 @@ import pytest
 from adapter_tables import pairs_schema
 
 from app.engine.adapters.synthesizer import Adapted, DpmmAim, DpmmMst, SmartnoiseAim
-from app.engine.method.base import Limits, Preflight
+from app.engine.method import Limits, Preflight
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.adapters.libraries import LIBRARIES
 from app.engine.catalog import registry
-from app.engine.method.base import Limits, PublicFacts
+from app.engine.method import Limits, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 

@@ -19,12 +19,13 @@ from app.engine.columns.private_bins import (
     plan_axes,
     with_far_cuts,
 )
-from app.engine.method.base import Model
+from app.engine.method import Model
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement, Quantile
 from app.engine.privacy.source import ArraySource
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import Aim
 from app.engine.synthesizers.aim.params import AimParams
@@ -65,7 +66,8 @@ def incomes(bins: object = None, most: int = 99_999, **keys: object) -> Schema:
 def plan_of(
     schema: Schema, loss: PrivacyLoss = EXACT, far_cuts: int = 0, **form: object
 ) -> AxisPlan:
-    return plan_axes(schema, ROW, IndependentParams.model_validate(form), loss, far_cuts=far_cuts)
+    params = IndependentParams.model_validate(form)
+    return plan_axes(schema, params, UnitBudget(ROW, loss), far_cuts=far_cuts)
 
 
 def quantile_bins(values: np.ndarray, schema: Schema, far_cuts: int = 0) -> tuple[int, ...]:
@@ -193,7 +195,7 @@ def test_whatever_is_answered_the_forecast_and_the_loss_hold(
     assert sum(len(query.grid) for query in quantiles) + sum(cells) <= plan.draws
     assert plan.draws == MOST_POINTS * plan.questions
     spent = sum(loss.amount for _, loss in oracle.asked)
-    assert spent + plan.rest.amount <= GAUSSIAN.amount
+    assert spent + plan.rest.loss.amount <= GAUSSIAN.amount
     assert {loss for _, loss in oracle.asked} <= {plan.each}
     for query in quantiles:
         assert query.regular_only
@@ -226,14 +228,14 @@ def test_the_outermost_cells_are_cut_at_distances_that_double(
 def test_nothing_is_set_aside_where_nothing_is_bought() -> None:
     for plan in (plan_of(incomes(8), GAUSSIAN), plan_of(incomes(), GAUSSIAN, bins={"income": 8})):
         assert plan.each is None
-        assert plan.rest == GAUSSIAN
+        assert plan.rest.loss == GAUSSIAN
         assert plan.axes.shape == (8, 2)
         assert plan.draws == 0
 
 
 def test_a_share_of_the_loss_is_divided_over_the_quantiles_of_all_columns() -> None:
     plan = plan_of(incomes(), GAUSSIAN, bins_share=0.3)
-    assert plan.rest.amount == pytest.approx(0.7 * GAUSSIAN.amount, abs=2)
+    assert plan.rest.loss.amount == pytest.approx(0.7 * GAUSSIAN.amount, abs=2)
     assert plan.questions == 15 + 2  # two counts find the median among 100,000 codes
     assert plan.each is not None
     assert plan.each.amount == int(0.3 * GAUSSIAN.amount) // 17
@@ -317,14 +319,14 @@ APPROXIMATE = PrivacyLoss.zcdp(10**12, 10**11)
 def test_values_take_their_share_and_all_of_the_delta_set_aside() -> None:
     plan = plan_of(TOWNS, APPROXIMATE, values_share=0.2)
     assert plan.value == PrivacyLoss.zcdp(2 * 10**11, 10**11)
-    assert plan.rest.amount == pytest.approx(8 * 10**11, abs=2)
-    assert plan.rest.delta == 0
+    assert plan.rest.loss.amount == pytest.approx(8 * 10**11, abs=2)
+    assert plan.rest.loss.delta == 0
     assert plan.axes.shape == (32, 2)
     assert not plan.problems
     assert delta_for_values(TOWNS, IndependentParams()) == 0.1
     without = IndependentParams(columns=("sex",))
     assert delta_for_values(TOWNS, without) == 0
-    assert plan_axes(TOWNS, ROW, without, APPROXIMATE).value is None
+    assert plan_axes(TOWNS, without, UnitBudget(ROW, APPROXIMATE)).value is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from app.engine.inference.measurements import NoisyMarginal
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import Aim, bounds
 from app.engine.synthesizers.aim.params import AimParams
@@ -218,7 +219,7 @@ def test_rows_lie_where_the_real_ones_do_within_bins(synthesizer: Any, form: Any
 
 def test_pieces_are_counted_beside_the_columns_for_half_a_share() -> None:
     schema, codes, _ = table()
-    plan = plan_axes(schema, ROW, IndependentParams(), GAUSSIAN, within_bins=8)
+    plan = plan_axes(schema, IndependentParams(), UnitBudget(ROW, GAUSSIAN), within_bins=8)
     axes = plan.measure(session_on(schema, codes, GAUSSIAN))
     assert axes.sub_bins.keys() == {"paid", "day"}
     assert all(
@@ -228,12 +229,12 @@ def test_pieces_are_counted_beside_the_columns_for_half_a_share() -> None:
     assert [count.columns for count in asked] == [
         ("paid",), ("day",), ("sex",), (), ("paid",), ("day",),
     ]  # fmt: skip
-    shares = one_way.shares(axes, Contribution(), ROW, GAUSSIAN)
+    shares = one_way.weights(axes, Contribution(), UnitBudget(ROW, GAUSSIAN))
     assert sum(shares) == pytest.approx(1)
     assert shares[4] == shares[5] == shares[0] / 2
     widest = {name: plan.axes.sub_bins[name].cells for name in axes.sub_bins}
     assert all(axes.sub_bins[name].cells <= most for name, most in widest.items())
-    none = plan_axes(schema, ROW, IndependentParams(), GAUSSIAN)
+    none = plan_axes(schema, IndependentParams(), UnitBudget(ROW, GAUSSIAN))
     assert plan.draws - none.draws == sum(widest.values())
     assert not none.axes.sub_bins
 
@@ -241,7 +242,7 @@ def test_pieces_are_counted_beside_the_columns_for_half_a_share() -> None:
 def test_nothing_is_counted_in_pieces_where_nothing_is_bought() -> None:
     schema, codes, _ = table()
     form = IndependentParams(bins={"paid": 8, "day": 8})
-    plan = plan_axes(schema, ROW, form, GAUSSIAN, within_bins=8)
+    plan = plan_axes(schema, form, UnitBudget(ROW, GAUSSIAN), within_bins=8)
     session = session_on(schema, codes, GAUSSIAN)
     assert not plan.measure(session).sub_bins
     assert plan.draws == 0
@@ -250,11 +251,12 @@ def test_nothing_is_counted_in_pieces_where_nothing_is_bought() -> None:
 
 def test_the_error_of_the_rows_is_told_of_the_size_whatever_is_counted_in_pieces() -> None:
     schema, codes, _ = table()
-    plan = plan_axes(schema, ROW, IndependentParams(), EXACT, within_bins=8)
+    plan = plan_axes(schema, IndependentParams(), UnitBudget(ROW, EXACT), within_bins=8)
     axes = plan.measure(session_on(schema, codes))
     unit, rule = PrivacyUnit("entity", "id", 5), Contribution()
     errors = [
-        bounds.rows_error(each, rule, unit, GAUSSIAN) for each in (axes, Axes(axes.groupings))
+        bounds.rows_error(each, rule, UnitBudget(unit, GAUSSIAN))
+        for each in (axes, Axes(axes.groupings))
     ]
     assert errors[0] == pytest.approx(errors[1], rel=0.3)
 

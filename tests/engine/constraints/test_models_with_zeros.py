@@ -7,7 +7,7 @@ import pytest
 from ruled_tables import broken, category, dictionary, integer
 
 from app.engine.catalog import registry
-from app.engine.method.base import Limits, Model
+from app.engine.method import Limits, Model
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema

@@ -31,6 +31,7 @@ from app.engine.entities.statistics import distinct_values, rows_of_values
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.mst import Mst, MstParams
 from app.engine.table import generator
@@ -73,7 +74,9 @@ def axes() -> Axes:
 
 def bought(loss: PrivacyLoss = EXACT, form: EntityForm | None = None) -> MeasuredEntities:
     opened = session(loss)
-    plan = plan_entities(axes(), HOUSEHOLD, form or EntityForm(share=0.5), opened.allowance)
+    plan = plan_entities(
+        axes(), form or EntityForm(share=0.5), UnitBudget(HOUSEHOLD, opened.allowance)
+    )
     found = plan.measure(opened)
     assert found is not None
     return found
@@ -149,14 +152,14 @@ def test_the_columns_looked_at_are_those_named_or_the_widest_without_bins() -> N
 
 
 def test_a_column_that_is_not_chosen_cannot_be_looked_at() -> None:
-    plan = plan_entities(axes(), HOUSEHOLD, EntityForm(distinct=("nothing",)), RHO)
+    plan = plan_entities(axes(), EntityForm(distinct=("nothing",)), UnitBudget(HOUSEHOLD, RHO))
     assert [problem.pointer for problem in plan.problems] == ["/params/entities/distinct/0"]
 
 
 @pytest.mark.parametrize("unit", [ROW, PrivacyUnit("entity", "id", 1)])
 def test_units_of_one_row_are_asked_nothing(unit: PrivacyUnit) -> None:
-    plan = plan_entities(axes(), unit, EntityForm(), RHO)
-    assert plan.rest == RHO
+    plan = plan_entities(axes(), EntityForm(), UnitBudget(unit, RHO))
+    assert plan.rest == UnitBudget(unit, RHO)
     assert plan.measure(session()) is None
 
 
@@ -191,9 +194,9 @@ def test_without_noise_drawn_entities_have_as_many_distinct_values() -> None:
 
 def test_no_more_is_spent_than_was_planned() -> None:
     opened = session(RHO)
-    plan = plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.3), opened.allowance)
+    plan = plan_entities(axes(), EntityForm(share=0.3), UnitBudget(HOUSEHOLD, opened.allowance))
     plan.measure(opened)
-    assert plan.rest.amount <= opened.remaining.amount <= 0.7 * RHO.amount + 10
+    assert plan.rest.loss.amount <= opened.remaining.amount <= 0.7 * RHO.amount + 10
 
 
 @settings(max_examples=20, deadline=None)
@@ -208,7 +211,7 @@ def test_any_noise_makes_entities_that_can_be_drawn(amount: int, is_pure: bool) 
         assert (target.distinct <= sizes).all()
         assert (target.squares * target.distinct >= sizes**2).all()
         assert (target.squares <= sizes**2).all()
-    chosen_rule(entities, 50.0, 4, HOUSEHOLD, loss)
+    chosen_rule(entities, 50.0, 4, UnitBudget(HOUSEHOLD, loss))
 
 
 def test_rows_are_counted_up_to_where_the_histogram_tells_of_them_at_less_noise() -> None:
@@ -216,20 +219,20 @@ def test_rows_are_counted_up_to_where_the_histogram_tells_of_them_at_less_noise(
     histogram = RowsPerEntity(edges, np.where(edges[:-1] < 20, 50.0, 0.0))
     unit = PrivacyUnit("entity", "id", 200)
     told = np.where(edges[:-1] < 60, 1.0, 0.001)
-    assert 1 < cheapest_cut(histogram, told, unit, PrivacyLoss.zcdp(10**10)) < 100
-    assert cheapest_cut(histogram, np.zeros(len(told)), unit, RHO) == 1
-    assert cheapest_cut(histogram, np.full(len(told), 1e9), unit, RHO) == 200
+    assert 1 < cheapest_cut(histogram, told, UnitBudget(unit, PrivacyLoss.zcdp(10**10))) < 100
+    assert cheapest_cut(histogram, np.zeros(len(told)), UnitBudget(unit, RHO)) == 1
+    assert cheapest_cut(histogram, np.full(len(told), 1e9), UnitBudget(unit, RHO)) == 200
 
 
 def test_where_there_is_next_to_no_noise_nothing_is_lost() -> None:
-    rule = chosen_rule(bought().entities, 600.0, 4, HOUSEHOLD, PrivacyLoss.zcdp(10**18))
+    rule = chosen_rule(bought().entities, 600.0, 4, UnitBudget(HOUSEHOLD, PrivacyLoss.zcdp(10**18)))
     assert rule.rule == "rows" or (rule.norm or 0) >= 15
 
 
 def test_the_less_is_spent_the_more_is_clipped() -> None:
     entities = bought().entities
     norms = [
-        chosen_rule(entities, 600.0, 4, HOUSEHOLD, PrivacyLoss.zcdp(rho)).norm or 40
+        chosen_rule(entities, 600.0, 4, UnitBudget(HOUSEHOLD, PrivacyLoss.zcdp(rho))).norm or 40
         for rho in (10**9, 10**11, 10**13)
     ]
     assert norms == sorted(norms)
@@ -239,7 +242,7 @@ def test_the_less_is_spent_the_more_is_clipped() -> None:
 def test_pure_guarantees_get_rules_that_they_can_have() -> None:
     entities = bought().entities
     rules = {
-        chosen_rule(entities, 600.0, 4, HOUSEHOLD, PrivacyLoss.pure(epsilon)).rule
+        chosen_rule(entities, 600.0, 4, UnitBudget(HOUSEHOLD, PrivacyLoss.pure(epsilon))).rule
         for epsilon in (10**11, 10**12, 10**14)
     }
     assert rules <= {"distinct", "rows"}
@@ -359,7 +362,9 @@ def questions_of_a_run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return count(queries, *rest)
 
     monkeypatch.setattr(opened, "count", heard)
-    plan_entities(axes(), HOUSEHOLD, EntityForm(share=0.5), opened.allowance).measure(opened)
+    plan_entities(axes(), EntityForm(share=0.5), UnitBudget(HOUSEHOLD, opened.allowance)).measure(
+        opened
+    )
     return asked
 
 

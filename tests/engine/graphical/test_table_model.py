@@ -10,7 +10,7 @@ from app.engine.columns.table_size import Size
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
-from app.engine.method.base import rows_to_ask
+from app.engine.method import rows_to_ask
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.schema import PrivacyUnit
 from app.engine.table import generator

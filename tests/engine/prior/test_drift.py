@@ -11,7 +11,7 @@ from public_tables import CELLS, FIELDS, SCHEMA, columns_of, contrary, public_of
 from small_tables import EXACT, ROW, session_on
 
 from app.engine.columns.axes import choose_axes
-from app.engine.method.base import PublicFacts
+from app.engine.method import PublicFacts
 from app.engine.prior.distances import (
     PairDistances,
     distance_errors,
@@ -28,6 +28,7 @@ from app.engine.prior.public_model import PublicModel, pairs_within
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Contribution, Scored
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
 
@@ -201,7 +202,7 @@ def test_the_noise_foretold_is_that_of_the_answers() -> None:
     private = rows_of(3000, 1)
     loss = PrivacyLoss.zcdp(10**11)
     axes, _ = choose_axes(SCHEMA, None, {})
-    (foretold,) = distance_errors(axes, ROW, PublicFacts(SCHEMA, 10), loss)
+    (foretold,) = distance_errors(axes, PublicFacts(SCHEMA, 10), UnitBudget(ROW, loss))
     columns = columns_of(private, EXACT)
     start = PublicModel.of(read(rows_of(3000, 2)), SCHEMA, columns, 10_000, 1000)
     session = session_on(SCHEMA, private, loss)
@@ -214,5 +215,5 @@ def test_the_noise_of_what_tells_the_scale_is_foretold_too() -> None:
     _, public, unit = people()
     axes, _ = choose_axes(SCHEMA, ("a", "b", "c"), {})
     facts = PublicFacts(public.schema, 10)
-    scale, apart = distance_errors(axes, unit, facts, PrivacyLoss.pure(10**9))
+    scale, apart = distance_errors(axes, facts, UnitBudget(unit, PrivacyLoss.pure(10**9)))
     assert scale / apart == pytest.approx((3 / 0.1) / (9 / 0.9), rel=0.01), "of three pairs"

@@ -14,7 +14,7 @@ from app.engine.catalog.registry import builtin
 from app.engine.columns.axes import choose_axes
 from app.engine.graphical.table_model import TableModel
 from app.engine.grouping import Grouping
-from app.engine.method.base import PublicFacts
+from app.engine.method import PublicFacts
 from app.engine.method.model_file import ModelFormatError
 from app.engine.prior.distances import PairDistances
 from app.engine.prior.drift import near_entities
@@ -27,6 +27,7 @@ from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.rows import read_public
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim.bounded_model import BoundedModel
@@ -321,7 +322,7 @@ def test_a_histogram_that_weighs_more_is_counted_first() -> None:
     row = PrivacyUnit("row")
     for weights, first in (([1.0, 9.0], "b"), ([9.0, 1.0], "a")):
         asked = most_informative(
-            counts, expected, [60.0, 60.0], row, EXACT, most=1, weights=weights
+            counts, expected, [60.0, 60.0], UnitBudget(row, EXACT), most=1, weights=weights
         )
         assert [count.columns for count in asked] == [(first,)]
     assert Option(expected[0], 60.0, 5.0, 2.0).gain(5.0) == pytest.approx(

@@ -27,7 +27,7 @@ from app.engine.catalog.registry import builtin
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.inference.elimination import predicted_cells
 from app.engine.inference.junction_tree import JunctionTree
-from app.engine.method.base import Limits, PublicFacts, public_use
+from app.engine.method import Limits, PublicFacts, public_use
 from app.engine.prior import public_model
 from app.engine.prior.public_model import (
     PublicCells,

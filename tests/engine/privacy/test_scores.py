@@ -33,6 +33,7 @@ from app.engine.privacy.queries import (
 from app.engine.privacy.questions import ScoreQuestion
 from app.engine.privacy.references import GridCells, ProductCells, checked_reference, on_grid
 from app.engine.privacy.scores import expected_distance_errors, relative_weights
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 ONE = 10**12
@@ -198,10 +199,10 @@ def test_errors_are_known_before_from_public_facts(rule: Contribution, loss: Pri
     ]
     source = table(SIZES, ROWS, ENTITIES, 2)
     answer = session(source, loss).scores(candidates, loss)
-    forecast = expected_distance_errors(counts, weights, source.unit, loss)
+    forecast = expected_distance_errors(counts, weights, UnitBudget(source.unit, loss))
     assert answer.standard_error == pytest.approx(np.array(forecast), rel=1e-5)
     none = PrivacyLoss(loss.kind, 0)
-    assert min(expected_distance_errors(counts, weights, source.unit, none)) > 2**61
+    assert min(expected_distance_errors(counts, weights, UnitBudget(source.unit, none))) > 2**61
 
 
 @pytest.mark.parametrize("kind", ["zcdp", "pure"])
@@ -213,7 +214,9 @@ def test_what_the_kernel_refuses_for_its_many_parts_is_known_before(
     source = table(SIZES, ROWS, ENTITIES, 2)
     for amount in (99, 100):
         loss = PrivacyLoss(kind, amount)
-        forecast = expected_distance_errors([count] * 100, [1.0] * 100, source.unit, loss)
+        forecast = expected_distance_errors(
+            [count] * 100, [1.0] * 100, UnitBudget(source.unit, loss)
+        )
         assert (max(forecast) > 2**61) == (amount < 100)
         asked = session(source, loss)
         if amount < 100:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.engine.method.base import PublicFacts
+from app.engine.method import PublicFacts
 from app.engine.public.rows import (
     PublicDataUnfit,
     public_problems,

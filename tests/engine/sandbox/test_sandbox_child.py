@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, colours, quiet, random_codes
 
-from app.engine.method.base import Problem, PublicFacts
+from app.engine.method import Problem, PublicFacts
 from app.engine.privacy.journal import MemoryJournal
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import PrivacyLoss
@@ -34,7 +34,7 @@ LOSS = PrivacyLoss.zcdp(10**12)
 
 PLUG_IN = """
 import os, resource
-from app.engine.method.base import Params, Preflight
+from app.engine.method import Params, Preflight
 from app.engine.table import Table
 from app.engine.synthesizers.independent import Independent
 

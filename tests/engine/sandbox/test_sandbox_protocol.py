@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_tables import LIMITS, ROW, colours, random_codes
 
-from app.engine.method.base import CountsTable, ExpectedError, Preflight, Problem, PublicFacts
+from app.engine.method import CountsTable, ExpectedError, Preflight, Problem, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.wire import Frame, FrameError, pack, unpack

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from small_tables import LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.catalog import registry
-from app.engine.method.base import Preflight
+from app.engine.method import Preflight
 from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss

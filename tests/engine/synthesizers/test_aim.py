@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
-from app.engine.method.base import Limits, expected_errors
+from app.engine.method import Limits, expected_errors
 from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss

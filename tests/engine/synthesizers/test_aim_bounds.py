@@ -13,6 +13,7 @@ from app.engine.columns.axes import choose_axes
 from app.engine.columns.contribution import expected_errors
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.aim import Aim, bounds
 from app.engine.synthesizers.aim.params import AimParams
@@ -48,18 +49,23 @@ def test_a_discrete_laplace_passes_its_bound_in_at_most_4_percent(steps: float) 
 
 def test_rows_are_as_sure_as_all_columns_together_make_them() -> None:
     rule = Contribution()
-    found = bounds.rows_error(axes(), rule, ROW, RHO)
+    found = bounds.rows_error(axes(), rule, UnitBudget(ROW, RHO))
     errors = expected_errors(
-        one_way.questions(axes(), rule, ROW), one_way.shares(axes(), rule, ROW, RHO), ROW, RHO
+        one_way.questions(axes(), rule, ROW),
+        one_way.weights(axes(), rule, UnitBudget(ROW, RHO)),
+        UnitBudget(ROW, RHO),
     )
     precision = 1 / errors[2] ** 2 + 1 / (3 * errors[0] ** 2) + 1 / (4 * errors[1] ** 2)
     assert found == pytest.approx(math.sqrt(2 * math.log(200) / precision) + 1)
 
 
 def test_rules_that_count_no_rows_leave_the_rows_less_sure() -> None:
-    all_rows = bounds.rows_error(axes(), Contribution(), ROW, RHO)
-    assert bounds.rows_error(axes(), Contribution("distinct", limit=1), ROW, RHO) > all_rows / 2
-    of_entities = bounds.rows_error(axes(), Contribution(), HOUSEHOLD, RHO)
+    all_rows = bounds.rows_error(axes(), Contribution(), UnitBudget(ROW, RHO))
+    assert (
+        bounds.rows_error(axes(), Contribution("distinct", limit=1), UnitBudget(ROW, RHO))
+        > all_rows / 2
+    )
+    of_entities = bounds.rows_error(axes(), Contribution(), UnitBudget(HOUSEHOLD, RHO))
     assert of_entities > 3 * all_rows - 3
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
-from app.engine.method.base import Preflight, PublicFacts
+from app.engine.method import Preflight, PublicFacts
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.declared import MixtureMode, RowNumber
 from app.engine.privacy.functions import evaluate

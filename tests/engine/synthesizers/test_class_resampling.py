@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from small_tables import EXACT, LIMITS, ROW, colours, quiet, random_codes, session_on
 
-from app.engine.method.base import Preflight, PublicFacts
+from app.engine.method import Preflight, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Measurement
 from app.engine.public.rows import PublicDataUnfit

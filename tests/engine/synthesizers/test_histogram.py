@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
-from app.engine.method.base import Params, Preflight
+from app.engine.method import Params, Preflight
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, quiet, session_on
 
-from app.engine.method.base import Limits, Preflight, PublicFacts
+from app.engine.method import Limits, Preflight, PublicFacts
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.linked_histograms import LinkedHistograms, LinkedHistogramsModel
 from app.engine.synthesizers.linked_histograms.params import LinkedHistogramsParams
@@ -105,7 +106,7 @@ def test_all_questions_carry_the_noise_of_one_joint_release(samples: int, norm: 
     form = params(groups=groups, samples=samples)
     for loss in (GAUSSIAN, LAPLACE):
         session = session_on(trips(), codes(40), loss, CAB, np.arange(40) % 10)
-        plan, _, problems = make_plan(trips(), CAB, form, loss)
+        plan, _, problems = make_plan(trips(), form, UnitBudget(CAB, loss))
         assert not problems
         answers = session.count(plan.questions(), loss, plan.shares(CAB))
         expected = norm / 1.0 if loss is LAPLACE else math.sqrt(norm) / math.sqrt(2.0)
@@ -159,7 +160,7 @@ TAXI = PrivacyUnit("entity", "taxi_id", 200)
 
 
 def test_the_preset_has_the_published_groups_bins_link_and_sum() -> None:
-    plan, _, problems = make_plan(challenge(), TAXI, params(preset="sprint3"), GAUSSIAN)
+    plan, _, problems = make_plan(challenge(), params(preset="sprint3"), UnitBudget(TAXI, GAUSSIAN))
     assert not problems
     # Below 0 the unknown, then top / step bins, then all above.
     assert [group.axes.shape for group in plan.groups] == [
@@ -178,7 +179,7 @@ def test_the_preset_has_the_published_groups_bins_link_and_sum() -> None:
 
 def test_params_take_the_place_of_the_presets() -> None:
     plan, _, problems = make_plan(
-        challenge(), TAXI, params(preset="sprint3", links=[], samples=5), GAUSSIAN
+        challenge(), params(preset="sprint3", links=[], samples=5), UnitBudget(TAXI, GAUSSIAN)
     )
     assert not problems
     assert (plan.links, plan.samples) == ((), 5)
@@ -187,7 +188,7 @@ def test_params_take_the_place_of_the_presets() -> None:
 def test_the_last_bin_holds_all_above_but_is_filled_up_to_max_alone() -> None:
     bins = {"seconds": {"top": 40, "step": 20, "max": 60}}
     plan, _, _ = make_plan(
-        trips(), CAB, params(groups=[{"columns": ["seconds"]}], bins=bins), GAUSSIAN
+        trips(), params(groups=[{"columns": ["seconds"]}], bins=bins), UnitBudget(CAB, GAUSSIAN)
     )
     (group,) = plan.groups
     grouping = group.axes.groupings["seconds"]
@@ -206,7 +207,7 @@ def test_cells_come_from_the_dictionary_so_that_empty_ones_are_noisy_too() -> No
     rows["firm"][:] = 0
     form = params(groups=[{"columns": ["firm", "seconds"]}])
     session = session_on(trips(), rows, GAUSSIAN, CAB, np.arange(100) % 20)
-    plan, _, _ = make_plan(trips(), CAB, form, GAUSSIAN)
+    plan, _, _ = make_plan(trips(), form, UnitBudget(CAB, GAUSSIAN))
     *_, noisy = session.count(plan.questions(), GAUSSIAN, plan.shares(CAB))
     assert noisy.shape == (3, 100)
     # 200 cells of firms that no row has: each is 0 with probability under 0.2.
@@ -253,7 +254,7 @@ def test_each_entity_counts_in_distinct_cells_at_most_n_drawn_without_replacemen
     rows["seconds"] = np.arange(800) % 8
     session = session_on(trips(), rows, EXACT, CAB, np.arange(800) // 8)
     form = params(groups=[{"columns": ["seconds"]}], samples=5)
-    plan, _, _ = make_plan(trips(), CAB, form, EXACT)
+    plan, _, _ = make_plan(trips(), form, UnitBudget(CAB, EXACT))
     *_, counted = session.count(plan.questions(), EXACT, plan.shares(CAB))
     # Each of 100 entities has 8 distinct cells, so with replacement some of 5 would repeat.
     assert counted.values.sum() == 500

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
 from app.engine.marginals import total_variation
-from app.engine.method.base import Limits, Preflight, PublicFacts
+from app.engine.method import Limits, Preflight, PublicFacts
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.params import PublicReweightedParams

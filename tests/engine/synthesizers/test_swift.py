@@ -16,7 +16,7 @@ from app.engine.columns.table_size import SizeEstimate
 from app.engine.graphical.preparation import PreparedTable, one_way_errors
 from app.engine.graphical.table_model import TableModel
 from app.engine.grouping import Grouping
-from app.engine.method.base import Limits, PublicFacts
+from app.engine.method import Limits, PublicFacts
 from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
@@ -29,6 +29,7 @@ from app.engine.privacy.queries import (
     Scored,
 )
 from app.engine.privacy.references import counts_of
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.mst import Mst, MstParams
 from app.engine.synthesizers.swift import Swift
@@ -276,17 +277,17 @@ def test_a_model_of_another_method_is_refused() -> None:
 
 def prepared(
     rows: float, loss: PrivacyLoss = GAUSSIAN, cells: Sequence[int] = (4, 5, 6), k: int = 1
-) -> tuple[PreparedTable, PrivacyUnit]:
+) -> PreparedTable:
     axes = Axes({f"c{i}": Grouping((0,), size) for i, size in enumerate(cells)})
     known = SizeEstimate(rows, 1.0, rows, 1.0)
     unit = ROW if k == 1 else PrivacyUnit("entity", "id", k)
-    return PreparedTable(axes, Contribution(), loss, counted=known), unit
+    return PreparedTable(axes, Contribution(), UnitBudget(unit, loss), counted=known)
 
 
 def test_columns_get_what_noise_would_take_of_them() -> None:
     """A quarter of rho 0.16 for 4 columns of 9 cells (96 % of it): sigma is sqrt(50 / 0.96)."""
     deviation = (4 / (2 * 0.25 * 0.16 * 0.96)) ** 0.5
-    shares = usual_shares(*prepared(400, PrivacyLoss.zcdp(16 * 10**10), [9] * 4))
+    shares = usual_shares(prepared(400, PrivacyLoss.zcdp(16 * 10**10), [9] * 4))
     assert shares.one_way == pytest.approx(1.6 * 9 * deviation / 400, abs=6e-4)
 
 
@@ -302,14 +303,12 @@ def test_columns_get_what_noise_would_take_of_them() -> None:
 )
 def test_columns_are_as_poor_as_what_a_rule_counts(rule: Contribution, counts: float) -> None:
     """Hundred entities of 16 rows each, taken to have 4 distinct values and a norm of 8."""
-    start, unit = prepared(1600, PrivacyLoss.zcdp(10**12), k=50)
+    start = prepared(1600, PrivacyLoss.zcdp(10**12), k=50)
     start = replace(start, contribution=rule, counted=SizeEstimate(1600, 1.0, 100, 1.0))
-    quarter = start.loss.split((1, 3))[0]
-    errors = one_way_errors(start.axes, rule, unit, quarter)
+    quarter = start.budget.split((1, 3))[0]
+    errors = one_way_errors(start.axes, rule, quarter)
     part = sum(min(c * e / counts, 1) for c, e in zip((4, 5, 6), errors, strict=False)) / 3
-    assert usual_shares(start, unit).one_way == pytest.approx(
-        min(max(1.6 * part, 0.15), 0.75), abs=6e-4
-    )
+    assert usual_shares(start).one_way == pytest.approx(min(max(1.6 * part, 0.15), 0.75), abs=6e-4)
 
 
 @given(
@@ -325,7 +324,7 @@ def test_shares_are_parts_of_the_loss_and_fall_with_the_rows(
 ) -> None:
     loss = PrivacyLoss(kind, amount)
     shares, with_more = (
-        usual_shares(*prepared(each, loss, cells, k), has_public=is_public)
+        usual_shares(prepared(each, loss, cells, k), has_public=is_public)
         for each in (rows, abs(rows) * 10)
     )
     _, least, most = possible_shares(has_public=is_public)

@@ -19,7 +19,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
 from app.engine.entities.params import has_entities
-from app.engine.method.base import Problem, PublicFacts, Session
+from app.engine.method import Problem, PublicFacts, Session
 from app.engine.prior.entities.features import features_of
 from app.engine.prior.entities.fitting import (
     fitted,
@@ -36,6 +36,7 @@ from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.rows import PublicDataUnfit, PublicRows
 from app.engine.schema import PrivacyUnit
 from app.engine.table import PublicTable, generator
@@ -113,7 +114,8 @@ class WeightedEntities:
         `distances`: of pairs, by how much they are off at least, as a share of all counts;
         `weight`: how much the error of a pair counts beside the others'.
         """
-        unit, rule = session.unit, _FORM.rule(session.unit, loss)
+        unit, budget = session.unit, UnitBudget(session.unit, loss)
+        rule = _FORM.rule(budget)
         counts = [self._count(pair, rule) for pair in distances]
         expected = [self.expected(count).ravel() for count in counts]
         off = [
@@ -125,8 +127,7 @@ class WeightedEntities:
             counts,
             expected,
             off,
-            unit,
-            loss,
+            budget,
             most=most,
             weights=[weight(pair) for pair in distances],
         )

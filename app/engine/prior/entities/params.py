@@ -15,11 +15,11 @@ from app.engine.columns.private_bins import (
     BinsShare,
     ValuesShare,
 )
-from app.engine.method.base import Params
+from app.engine.method import Params
 from app.engine.method.presets import PresetParams
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 # What becomes of public entities beside a model of rows.
@@ -123,12 +123,13 @@ class PublicReweightedParams(PresetParams):
         200_000, ge=4, le=10_000_000, description="The most cells of a candidate."
     )
 
-    def rule(self, unit: PrivacyUnit, loss: PrivacyLoss) -> Contribution:
+    def rule(self, budget: UnitBudget) -> Contribution:
         if self.contribution is not None:
             return self.contribution.contribution()
+        unit = budget.unit
         if unit.kind == "row":
             return Contribution()
-        if loss.kind == "pure" or unit.max_rows >= LARGEST_CLIPPED:
+        if budget.loss.kind == "pure" or unit.max_rows >= LARGEST_CLIPPED:
             return Contribution("distinct", limit=USUAL_NORM)
         return Contribution("clipped", norm=float(min(USUAL_NORM, unit.max_rows)))
 

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.contribution import expected_error
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.unit_budget import UnitBudget
 
 Floats = NDArray[np.float64]
 
@@ -78,8 +77,7 @@ def most_informative(
     counts: Sequence[Count],
     expected: Sequence[Floats],
     distances: Sequence[float],
-    unit: PrivacyUnit,
-    loss: PrivacyLoss,
+    budget: UnitBudget,
     *,
     most: int,
     weights: Sequence[float] | None = None,
@@ -91,8 +89,8 @@ def most_informative(
     """
     weights = [1.0] * len(counts) if weights is None else weights
     options = [
-        Option(m, distance, expected_error(count.contribution, unit, m.size, loss), weight)
+        Option(m, distance, expected_error(count.contribution, m.size, budget), weight)
         for count, m, distance, weight in zip(counts, expected, distances, weights, strict=True)
     ]
-    power = 1.0 if loss.kind == "pure" else 0.5
+    power = 1.0 if budget.loss.kind == "pure" else 0.5
     return tuple(counts[place] for place in chosen(options, power=power, most=most))

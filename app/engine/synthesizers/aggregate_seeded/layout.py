@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
-from app.engine.method.base import Problem
+from app.engine.method import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.marginals import distinct
-from app.engine.method.base import CombinationErrors
+from app.engine.method import CombinationErrors
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
 
 Owners = NDArray[np.int64]

@@ -15,7 +15,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
-from app.engine.method.base import ComparedCombinations
+from app.engine.method import ComparedCombinations
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.queries import Parts

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from app.engine.columns.axes import Bins
-from app.engine.method.base import Params
+from app.engine.method import Params
 from app.engine.method.presets import PresetParams
 
 LONGEST = 6

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.method.base import Problem
+from app.engine.method import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 

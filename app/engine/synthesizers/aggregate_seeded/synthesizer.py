@@ -11,10 +11,11 @@ from app.engine.columns.axes import choose_axes
 from app.engine.columns.contribution import UNMEASURED, noise_problems
 from app.engine.columns.resources import message_problems, run_problems, table_bytes
 from app.engine.columns.table_size import Size, size_questions
-from app.engine.method.base import Limits, Preflight, Problem, Progress, PublicFacts, Session
+from app.engine.method import Limits, Preflight, Problem, Progress, PublicFacts, Session
 from app.engine.privacy.limits import MOST_ITEMS_OF_UNIT, MOST_STEPS_OF_ROW, steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Quantile, TupleCount, TupleNumber, Tuples
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Items, candidates
 from app.engine.synthesizers.aggregate_seeded.budget import (
@@ -76,7 +77,7 @@ class AggregateSeeded:
         memory = table_bytes(len(axes.names), limits) + _working_bytes(
             sizes, params.reporting_length, tuples
         )
-        division = _division(loss, unit, params)
+        division = _division(params, UnitBudget(unit, loss))
         errors = _expected_errors(division, len(sizes), unit, params.reporting_length)
         problems = (
             noise_problems(errors, Contribution())
@@ -96,7 +97,7 @@ class AggregateSeeded:
     ) -> AggregateSeededModel:
         axes, _ = choose_axes(session.schema, params.columns, params.bins)
         layout = Layout.of(session.schema, axes, params)
-        division = _division(session.allowance, session.unit, params)
+        division = _division(params, UnitBudget(session.unit, session.allowance))
         progress(0.05, "counting")
         size = _measured_size(session, division)
         aggregation = _Aggregation(session, layout, params, division)
@@ -208,11 +209,11 @@ class _Aggregation:
         )
 
 
-def _division(loss: PrivacyLoss, unit: PrivacyUnit, params: AggregateSeededParams) -> Division:
+def _division(params: AggregateSeededParams, budget: UnitBudget) -> Division:
     share = params.number_of_records_epsilon_proportion
     if share is None:
-        share = 0.005 if unit.kind == "row" else 0.06
-    spendable = PrivacyLoss(loss.kind, loss.amount)
+        share = 0.005 if budget.unit.kind == "row" else 0.06
+    spendable = PrivacyLoss(budget.loss.kind, budget.loss.amount)
     return divided(spendable, share, params.percentile_epsilon_proportion, params.proportions)
 
 

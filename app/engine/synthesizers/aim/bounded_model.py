@@ -13,7 +13,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.model import GraphicalModel
-from app.engine.method.base import ExpectedError
+from app.engine.method import ExpectedError
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.synthesizers.aim.workload import Clique
 from app.engine.table import Table, generator

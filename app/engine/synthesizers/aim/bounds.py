@@ -33,7 +33,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_errors
 from app.engine.columns.table_size import MOST_PULL, SMALLEST_VARIANCE, Size
 from app.engine.entities.params import has_entities
-from app.engine.method.base import ExpectedError, Session
+from app.engine.method import ExpectedError, Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     SCORE_STEP,
@@ -44,7 +44,7 @@ from app.engine.privacy.queries import (
     Scored,
 )
 from app.engine.privacy.references import on_grid, rounding_of
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim.workload import Clique
 
 Floats = NDArray[np.float64]
@@ -88,9 +88,7 @@ def bounded(axes: Axes, closure: Sequence[Clique]) -> tuple[Clique, ...]:
     return tuple(clique for clique in closure if clique in kept)
 
 
-def rows_error(
-    axes: Axes, contribution: Contribution, unit: PrivacyUnit, loss: PrivacyLoss
-) -> float:
+def rows_error(axes: Axes, contribution: Contribution, budget: UnitBudget) -> float:
     """w: how far the model's number of rows is from the exact one but for 1 % of cases.
 
     The noisy rows are a mean of noisy sums weighted by precision. Gaussian noise has tails below
@@ -99,11 +97,11 @@ def rows_error(
     each noisy entity: that can only be too few if the noisy entities are. What is measured of
     entities moves either number by no more than some standard errors.
     """
+    unit = budget.unit
     errors = expected_errors(
         one_way.questions(axes, contribution, unit),
-        one_way.shares(axes, contribution, unit, loss),
-        unit,
-        loss,
+        one_way.weights(axes, contribution, budget),
+        budget,
     )
     columns, rows = errors[: len(axes.names)], errors[len(axes.names)]
     precision = 1 / max(rows, _LEAST) ** 2
@@ -117,7 +115,7 @@ def rows_error(
         deviations.append(unit.max_rows * errors[len(axes.names) + 1])
     missed = _MISSED_ROWS / len(deviations)
     pull = MOST_PULL if has_entities(unit) else 0.0
-    widest = max(_two_sided(each, missed, loss.kind) + pull * each for each in deviations)
+    widest = max(_two_sided(each, missed, budget.loss.kind) + pull * each for each in deviations)
     return widest + unit.max_rows
 
 

@@ -13,6 +13,7 @@ from app.engine.graphical.run import FitSettings, MeasuredMarginals, TableRun
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, OpenCandidate
 from app.engine.synthesizers.aim.schedule import Schedule
 from app.engine.synthesizers.aim.tuning import TUNING
@@ -88,12 +89,8 @@ class Rounds:
         self.measured += self.run.measure(cliques, self.run.left if is_last else asked)
 
     def _noise(self, schedule: Schedule) -> Noise:
-        error = expected_error(
-            self.run.table.contribution,
-            self.run.session.unit,
-            self.candidates.most_cells,
-            schedule.measure,
-        )
+        budget = UnitBudget(self.run.session.unit, schedule.measure)
+        error = expected_error(self.run.table.contribution, self.candidates.most_cells, budget)
         return Noise(error * self.rows_per_count, expected_distance(1.0, schedule.measure))
 
     def _is_still(self, before: Sequence[OpenCandidate], model: GraphicalModel) -> bool:

@@ -21,7 +21,7 @@ from app.engine.graphical.method import FittedTable, GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
 from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Limits, Preflight, Problem, PublicFacts
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.entities.near_entities import (
@@ -40,6 +40,7 @@ from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import bounds
 from app.engine.synthesizers.aim.bounded_model import BoundedModel, EntityMarginals
@@ -88,8 +89,8 @@ class Aim(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(schema, unit, params, loss, limits)
-        axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
+        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        axes, problems, contribution = plan.axes, plan.problems, plan.contribution
         problems += _workload_problems(axes, params)
         problems += public_model_problems(schema, unit, public, axes.names, limits)
         problems += entity_problems(unit, public, params.public_entities)
@@ -110,21 +111,23 @@ class Aim(GraphicalMethod):
             len(axes.names),
         )
         problems += _choosing_problems(axes, workload, limits)
-        shares = params.shares or _usual_shares(loss, axes, contribution, unit)
-        budget = _weights(shares, workload, has_public=public is not None).split(loss)
+        shares = params.shares or _usual_shares(plan.budget, axes, contribution)
+        budget = _weights(shares, workload, has_public=public is not None).split(plan.budget.loss)
         schedule = _schedule(budget, shares, len(axes.names), has_public=public is not None)
-        errors = one_way_errors(axes, contribution, unit, budget.one_way)
+        errors = one_way_errors(axes, contribution, UnitBudget(unit, budget.one_way))
         errors = _errors(errors, contribution, unit, params.most_cells, schedule, workload)
         scores = _bound_errors(axes, unit, budget.reserve, workload)
         if public is not None and budget.prior.amount:
-            scores += distance_errors(axes, unit, public, budget.prior, params.public_entities)
+            scores += distance_errors(
+                axes, public, UnitBudget(unit, budget.prior), params.public_entities
+            )
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 
     def weights(
-        self, table: PreparedTable, params: AimParams, unit: PrivacyUnit, public: PublicSource
+        self, table: PreparedTable, params: AimParams, public: PublicSource
     ) -> BudgetWeights:
-        shares = _shares(table, params, unit)
+        shares = _shares(table, params)
         return _weights(shares, _workload(table.axes, params), has_public=public.rows is not None)
 
     def prior_limits(self, run: TableRun, params: AimParams) -> PriorLimits:
@@ -138,7 +141,7 @@ class Aim(GraphicalMethod):
         columns, workload = run.columns, _workload(run.table.axes, params)
         if not workload.candidates:
             return MeasuredMarginals((), LAST_FIT, start=run.fit((), ROUND_FIT))
-        shares = _shares(run.table, params, run.session.unit)
+        shares = _shares(run.table, params)
         pool = CandidatePool(
             columns.merged, workload, columns.total, params.most_cells, run.prior_cliques
         )
@@ -164,7 +167,8 @@ class Aim(GraphicalMethod):
             marginals = model
         else:
             marginals = EntityMarginals(model, run.columns.axes, run.columns.size)
-        rows_error = bounds.rows_error(axes, run.table.contribution, unit, run.budget.one_way)
+        one_way = UnitBudget(unit, run.budget.one_way)
+        rows_error = bounds.rows_error(axes, run.table.contribution, one_way)
         cliques = bounds.bounded(axes, _workload(axes, params).closure)
         return BoundedModel(
             model, bounds.measured_bounds(run.session, marginals, cliques, rows_error)
@@ -299,9 +303,12 @@ def _errors(
     """Noise in a cell of a marginal of the first round, then of columns and choices."""
     found = one_way
     if workload.candidates:
-        found = (expected_error(contribution, unit, most_cells, schedule.measure), *found)
+        found = (
+            expected_error(contribution, most_cells, UnitBudget(unit, schedule.measure)),
+            *found,
+        )
     if len(workload.candidates) > 1:
-        found = (*found, expected_score_error(unit, schedule.select))
+        found = (*found, expected_score_error(UnitBudget(unit, schedule.select)))
     return found
 
 
@@ -316,20 +323,18 @@ def _bound_errors(
         Count(clique, {name: groupings[name] for name in clique})
         for clique in bounds.bounded(axes, workload.closure)
     ]
-    return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, loss)),)
+    return (max(expected_distance_errors(counts, [1.0] * len(counts), UnitBudget(unit, loss))),)
 
 
-def _shares(table: PreparedTable, params: AimParams, unit: PrivacyUnit) -> Shares:
-    return params.shares or _usual_shares(table.loss, table.axes, table.contribution, unit)
+def _shares(table: PreparedTable, params: AimParams) -> Shares:
+    return params.shares or _usual_shares(table.budget, table.axes, table.contribution)
 
 
-def _usual_shares(
-    loss: PrivacyLoss, axes: Axes, contribution: Contribution, unit: PrivacyUnit
-) -> Shares:
+def _usual_shares(budget: UnitBudget, axes: Axes, contribution: Contribution) -> Shares:
     """Little noise leaves more for marginals: what it would be with a quarter decides."""
-    quarter, _ = loss.split((1.0, 3.0))
-    part, *_ = quarter.split(one_way.shares(axes, contribution, unit, quarter))
-    error = expected_error(contribution, unit, max(axes.shape), part)
+    quarter, _ = budget.split((1.0, 3.0))
+    part, *_ = quarter.split(one_way.weights(axes, contribution, quarter))
+    error = expected_error(contribution, max(axes.shape), part)
     tens = math.log10(max(error, 1e-3) / TUNING.usual_error)
     one = TUNING.one_way
     one += tens * (TUNING.more_for_ten_times if tens > 0 else TUNING.less_for_a_tenth)

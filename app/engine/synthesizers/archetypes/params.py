@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from app.engine.columns.axes import Axes, Bins, choose_axes
-from app.engine.method.base import Params, Problem
+from app.engine.method import Params, Problem
 from app.engine.method.presets import PresetParams
 from app.engine.privacy.declared import MOST_MIXED, MixtureMode, RowNumber
 from app.engine.privacy.loss import PrivacyLoss

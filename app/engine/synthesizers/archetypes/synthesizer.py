@@ -16,7 +16,7 @@ from app.engine.columns.resources import (
 )
 from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Preflight,
     Problem,
@@ -29,6 +29,7 @@ from app.engine.method.base import (
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.privacy.wire import MOST_HEADER_BYTES
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import public_problems, read_public
@@ -173,8 +174,8 @@ def _public_problems(design: Design, public: PublicFacts | None) -> tuple[Proble
 
 
 def _errors(design: Design, loss: PrivacyLoss) -> list[float]:
-    parts = loss.split(design.shares(loss))
-    return [expected_error(_ONCE, design.unit, 1, part) for part in parts]
+    parts = UnitBudget(design.unit, loss).split(design.shares(loss))
+    return [expected_error(_ONCE, 1, part) for part in parts]
 
 
 def _public_bytes(design: Design, public: PublicFacts | None) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from app.engine.grouping import Grouping
-from app.engine.method.base import Params, Problem
+from app.engine.method import Params, Problem
 from app.engine.privacy.declared import Feature, FeatureClasses, FeatureKind
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.schema.values import from_wire

@@ -16,7 +16,7 @@ from app.engine.columns.resources import run_problems, table_bytes
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Preflight,
     Problem,
@@ -30,6 +30,7 @@ from app.engine.method.presets import PresetParams
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicRows, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
@@ -158,7 +159,7 @@ class ClassResampling:
         memory = rows * 8 * (len(needed) + 1) * _COPIES_OF_PUBLIC
         memory += table_bytes(len(axes.names), limits)
         question = Count() if classes is None else Count.of_units(classes.function)
-        errors = expected_errors((question,), (1.0,), unit, loss)
+        errors = expected_errors((question,), (1.0,), UnitBudget(unit, loss))
         problems += noise_problems(errors, question.contribution)
         problems += run_problems(memory, cells, limits, len(axes.names))
         return Preflight(cells, memory, errors[0], problems)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from app.engine.columns.axes import Bins
-from app.engine.method.base import Params
+from app.engine.method import Params
 from app.engine.method.presets import PresetParams
 
 MOST_ROWS = 200

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from app.engine.columns.axes import Axes, escaped, found_values_problem, quantile_bins_problem
 from app.engine.grouping import Grouping
-from app.engine.method.base import Problem
+from app.engine.method import Problem
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
+from app.engine.privacy.unit_budget import UnitBudget
+from app.engine.schema import Column, QuantileBins, Schema
 from app.engine.schema.constraints import Sum as SumRule
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import from_wire, tick
@@ -45,7 +46,7 @@ def samples_of(params: LinkedHistogramsParams, loss: PrivacyLoss) -> int:
 
 
 def make_plan(
-    schema: Schema, unit: PrivacyUnit, params: LinkedHistogramsParams, loss: PrivacyLoss
+    schema: Schema, params: LinkedHistogramsParams, budget: UnitBudget
 ) -> tuple[Plan, tuple[BoughtMean, ...], tuple[Problem, ...]]:
     """The plan, the means that are to be bought, and what is wrong with the form.
 
@@ -57,8 +58,9 @@ def make_plan(
     links, bought = planner.links(groups)
     totals = planner.totals(schema, groups)
     planner.check_bins(groups)
+    unit = budget.unit
     most = None if unit.kind == "row" else min(params.most_rows, unit.max_rows)
-    plan = Plan(groups, links, totals, samples_of(params, loss), most)
+    plan = Plan(groups, links, totals, samples_of(params, budget.loss), most)
     return plan, bought, tuple(planner.problems)
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.engine.columns.contribution import expected_error, noise_problems
 from app.engine.columns.resources import message_problems, run_problems, table_bytes
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Preflight,
     Problem,
@@ -18,6 +18,7 @@ from app.engine.method.base import (
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Discovered, Measurement
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicRows, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
@@ -62,7 +63,7 @@ class LinkedHistograms:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan, bought, problems = make_plan(schema, unit, params, loss)
+        plan, bought, problems = make_plan(schema, params, UnitBudget(unit, loss))
         problems += _noise_kind_problems(params, loss)
         pools = params.uses_prior(public is not None)
         if params.reads_public(public is not None):
@@ -73,9 +74,9 @@ class LinkedHistograms:
         if problems:
             return Preflight(plan.cells, 0, 0.0, problems)
         means, histograms = _parts(loss, params, bought)
-        errors = _errors(plan, unit, histograms) + tuple(
-            expected_error(Contribution(), unit, 1, part)
-            for part in means.split([1.0] * 2 * max(len(bought), 1))
+        errors = _errors(plan, UnitBudget(unit, histograms)) + tuple(
+            expected_error(Contribution(), 1, part)
+            for part in UnitBudget(unit, means).split([1.0] * 2 * max(len(bought), 1))
             if bought
         )
         cells = plan.cells + sum(2 * plan.links[each.link].given.cells for each in bought)
@@ -96,7 +97,7 @@ class LinkedHistograms:
     ) -> tuple[Problem, ...]:
         if not params.reads_public(True):
             return ()
-        plan, _, _ = make_plan(schema, unit, params, loss)
+        plan, _, _ = make_plan(schema, params, UnitBudget(unit, loss))
         return fit_problems(schema, public, _read(plan, params.uses_prior(True)))
 
     def fit(
@@ -107,7 +108,8 @@ class LinkedHistograms:
         seed: int,
         progress: Progress,
     ) -> LinkedHistogramsModel:
-        plan, bought, _ = make_plan(session.schema, session.unit, params, session.allowance)
+        allowance = UnitBudget(session.unit, session.allowance)
+        plan, bought, _ = make_plan(session.schema, params, allowance)
         rows = None
         pools = params.uses_prior(public is not None)
         if params.reads_public(public is not None):
@@ -187,13 +189,13 @@ def _asked(
     return answers, found
 
 
-def _errors(plan: Plan, unit: PrivacyUnit, loss: PrivacyLoss) -> tuple[float, ...]:
+def _errors(plan: Plan, budget: UnitBudget) -> tuple[float, ...]:
     """Standard deviations of the noise of `plan.questions()`, which are all alike."""
     cells = [1, *([] if plan.most_rows is None else [plan.most_rows])]
     cells += [plan.groups[i].axes.cells for i in plan.listed]
-    parts = loss.split(plan.shares(unit))
+    parts = budget.split(plan.shares(budget.unit))
     return tuple(
-        expected_error(question.contribution, unit, size, part)
+        expected_error(question.contribution, size, part)
         for question, size, part in zip(plan.questions(), cells, parts, strict=False)
     )
 

@@ -25,7 +25,7 @@ from app.engine.columns.resources import (
     run_problems,
     table_bytes,
 )
-from app.engine.method.base import (
+from app.engine.method import (
     Limits,
     Preflight,
     Problem,
@@ -47,6 +47,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicRows, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
@@ -92,12 +93,12 @@ class PublicReweighted:
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = _plan(schema, unit, params, loss)
-        axes, loss = plan.axes, plan.rest
+        plan = _plan(schema, params, UnitBudget(unit, loss))
+        axes, budget = plan.axes, plan.rest
         problems = plan.problems + _named_problems(axes, params)
         problems += public_problems(schema, unit, public, axes.names, needs_entities=True)
-        rule = params.rule(unit, loss)
-        problems += contribution_problems(rule, unit, loss)
+        rule = params.rule(budget)
+        problems += contribution_problems(rule, budget)
         counts = candidates(axes, params, rule)
         problems += _candidate_problems(counts)
         columns = watched(axes, params, rule)
@@ -105,19 +106,23 @@ class PublicReweighted:
         cells, largest = bounded(sum(sizes)), max(sizes, default=1)
         problems += question_problems(cells, "/params/measure", "measure fewer histograms")
         problems += message_problems(axes, 0 if params.measure is not None else cells)
-        parts = _split(loss, params)
-        error = expected_error(rule, unit, largest, parts.counts)
+        parts = _split(budget.loss, params)
+        error = expected_error(rule, largest, UnitBudget(unit, parts.counts))
         questions = size_questions(unit)
-        errors = expected_errors(questions, (1.0,) * len(questions), unit, parts.size)
+        errors = expected_errors(questions, (1.0,) * len(questions), UnitBudget(unit, parts.size))
         # Columns are looked at together, and all candidates may be chosen.
         for together, part in ((columns, parts.one_way), (counts, parts.counts)):
             if together:
-                errors += (expected_error(rule, unit, largest, part.of_each(len(together))),)
+                errors += (
+                    expected_error(rule, largest, UnitBudget(unit, part.of_each(len(together)))),
+                )
         scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
         scores: tuple[float, ...] = ()
         if params.measure is None and scored:
             weights = [1.0] * len(scored)
-            scores = (max(expected_distance_errors(scored, weights, unit, parts.scores)),)
+            scores = (
+                max(expected_distance_errors(scored, weights, UnitBudget(unit, parts.scores))),
+            )
         problems += noise_problems((error, *errors), rule, scores)
         rows = 0 if public is None else public.rows
         memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
@@ -151,17 +156,17 @@ class PublicReweighted:
     ) -> PublicReweightedModel:
         assert public is not None
         unit = session.unit
-        plan = _plan(session.schema, unit, params, session.allowance)
+        plan = _plan(session.schema, params, UnitBudget(unit, session.allowance))
         progress(0.02, "buying cells")
-        axes, whole = plan.measure(session), plan.left(session)
-        schema, parts = session.schema, _split(whole, params)
+        axes, budget = plan.measure(session), plan.left(session)
+        schema, parts = session.schema, _split(budget.loss, params)
         progress(0.05, "reading the public table")
         rows = rows_keeping_rules(read_public(public, schema, axes.names).for_unit(unit), schema)
         rows = in_order(rows, unit, seed)
         rng = generator(seed + 1)
         progress(0.2, "counting units")
         units = unit_weights(session.count(size_questions(unit), parts.size), rows, schema)
-        rule = params.rule(unit, whole)
+        rule = params.rule(budget)
         progress(0.3, "looking for values that the public table lacks")
         columns = in_cells(axes, watched(plan.axes, params, rule))
         found = session.count(columns, parts.one_way) if columns else ()
@@ -182,11 +187,9 @@ class PublicReweighted:
         return load_model(schema, unit, data)
 
 
-def _plan(
-    schema: Schema, unit: PrivacyUnit, params: PublicReweightedParams, loss: PrivacyLoss
-) -> AxisPlan:
+def _plan(schema: Schema, params: PublicReweightedParams, budget: UnitBudget) -> AxisPlan:
     """Bins that are not cut further: within them rows lie as the public ones do."""
-    return plan_axes(schema, unit, params, loss, far_cuts=0)
+    return plan_axes(schema, params, budget, far_cuts=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ def _chosen(
         for each, reference, distance in zip(expected, references, certain, strict=True)
     ]
     most = max(1, _MOST_TERMS // max(1, rows.rows))
-    return most_informative(counts, expected, in_counts, unit, left, most=most)
+    return most_informative(counts, expected, in_counts, UnitBudget(unit, left), most=most)
 
 
 def _on_grid(reference: Floats) -> Floats:

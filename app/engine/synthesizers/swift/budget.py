@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from app.engine.columns.table_size import SizeEstimate
 from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.preparation import PreparedTable, one_way_errors
-from app.engine.method.base import Session
+from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
-from app.engine.schema import PrivacyUnit
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 from app.engine.synthesizers.swift.tuning import TUNING
 
@@ -104,11 +104,12 @@ def with_row_count(session: Session, table: PreparedTable, params: SwiftParams) 
     is_needed = params.shares is None and len(table.axes.names) > 1
     if not is_needed or table.size is not None:
         return table
-    part = rows_loss(table.loss)
+    part = rows_loss(table.budget.loss)
     (counted,) = session.count((Count(()),), part)
     rows, variance = float(counted.values), counted.variance
     known = SizeEstimate(rows, variance, rows, variance)
-    return replace(table, loss=table.loss - part, counted=known)
+    left = UnitBudget(session.unit, table.budget.loss - part)
+    return replace(table, budget=left, counted=known)
 
 
 def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
@@ -117,7 +118,7 @@ def rows_loss(loss: PrivacyLoss) -> PrivacyLoss:
     return loss.split((share, 1 - share))[0]
 
 
-def usual_shares(table: PreparedTable, unit: PrivacyUnit, *, has_public: bool = False) -> Shares:
+def usual_shares(table: PreparedTable, *, has_public: bool = False) -> Shares:
     """What the columns get by the guarantee, and more where noise would hide them.
 
     By the loss it is a quarter at rho 0.01, less where there is more. Noise of standard deviation
@@ -125,15 +126,15 @@ def usual_shares(table: PreparedTable, unit: PrivacyUnit, *, has_public: bool = 
     times the mean of that part over the columns, were a quarter of the loss for them, is the least
     that they get.
     """
-    quarter, _ = table.loss.split((TUNING.one_way, 1 - TUNING.one_way))
-    errors = one_way_errors(table.axes, table.contribution, unit, quarter)
+    quarter, _ = table.budget.split((TUNING.one_way, 1 - TUNING.one_way))
+    errors = one_way_errors(table.axes, table.contribution, quarter)
     counts = max(_counts(table), 1.0)
     noise = [
         min(cells * error / counts, 1.0)
         for cells, error in zip(table.axes.shape, errors, strict=False)
     ]
     noise_part = math.fsum(noise) / max(len(noise), 1)
-    one_way = max(_by_guarantee(table.loss), TUNING.noise_factor * noise_part)
+    one_way = max(_by_guarantee(table.budget.loss), TUNING.noise_factor * noise_part)
     return _shares(round(min(one_way, TUNING.most_one_way), 3), has_public)
 
 

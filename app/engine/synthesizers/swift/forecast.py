@@ -18,7 +18,7 @@ from app.engine.columns.resources import (
 )
 from app.engine.graphical.budget import TableBudget
 from app.engine.graphical.preparation import one_way_errors, plan_preparation
-from app.engine.method.base import Limits, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.prior import public_model
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import (
@@ -27,10 +27,10 @@ from app.engine.prior.entities.near_entities import (
     entity_problems,
 )
 from app.engine.prior.public_model import compared_cells, public_model_bytes, public_model_problems
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.privacy.unit_budget import UnitBudget
+from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.swift.budget import (
     MostCells,
     PairBudget,
@@ -80,16 +80,11 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
     return max(1, int(most * part))
 
 
-def preflight(
-    schema: Schema,
-    unit: PrivacyUnit,
-    params: SwiftParams,
-    loss: PrivacyLoss,
-    public: PublicFacts | None,
-    limits: Limits,
-) -> Preflight:
-    plan = plan_preparation(schema, unit, params, loss, limits)
-    axes, problems, contribution, loss = plan.axes, plan.problems, plan.contribution, plan.loss
+def preflight(case: Case, params: SwiftParams) -> Preflight:
+    schema, unit, public, limits = case.schema, case.unit, case.public, case.limits
+    plan = plan_preparation(case, params)
+    axes, problems, contribution = plan.axes, plan.problems, plan.contribution
+    loss = plan.budget.loss
     problems += _weight_problems(params, axes)
     problems += public_model_problems(schema, unit, public, axes.names, limits)
     problems += entity_problems(unit, public, params.public_entities)
@@ -123,7 +118,7 @@ def preflight(
     if not axes.names:
         return Preflight(0, memory, 0.0, problems)
     is_counted = params.shares is None and len(axes.names) > 1
-    rows = (_rows_error(unit, loss),) if is_counted else ()
+    rows = (_rows_error(plan.budget),) if is_counted else ()
     errors, scores = list[float](), list[float]()
     counting = loss - rows_loss(loss) if is_counted else loss
     for shares in (params.shares,) if params.shares else possible_shares(has_public=is_public):
@@ -134,7 +129,9 @@ def preflight(
         if public is None:
             scores += _score_errors(axes, unit, pairs)
         elif len(axes.names) > 1:
-            scores += distance_errors(axes, unit, public, budget.prior, params.public_entities)
+            scores += distance_errors(
+                axes, public, UnitBudget(unit, budget.prior), params.public_entities
+            )
     problems += noise_problems((*errors, *rows), contribution, scores)
     return plan.preflight(cells, memory, errors[0], problems)
 
@@ -145,9 +142,9 @@ def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
     return [min(first * second, most) for first, second in combinations(axes.shape, 2)]
 
 
-def _rows_error(unit: PrivacyUnit, loss: PrivacyLoss) -> float:
+def _rows_error(budget: UnitBudget) -> float:
     """Noise in the number of rows, from which shares follow."""
-    return expected_error(Contribution(), unit, 1, rows_loss(loss))
+    return expected_error(Contribution(), 1, UnitBudget(budget.unit, rows_loss(budget.loss)))
 
 
 def _errors(
@@ -160,13 +157,13 @@ def _errors(
 ) -> tuple[float, ...]:
     """Noise in a cell of a pair of `most` cells, were as many measured as there are columns, in
     equal parts; then of the columns, and of the pair that is given least."""
-    errors = one_way_errors(axes, contribution, unit, budget.one_way)
+    errors = one_way_errors(axes, contribution, UnitBudget(unit, budget.one_way))
     pairs = list(combinations(axes.names, 2))
     if not pairs:
         return errors
     lowest = min(of_pairs.measured, key=lambda loss: loss.amount)
     usual, least = (
-        expected_error(contribution, unit, most, lowest.of_each(parts))
+        expected_error(contribution, most, UnitBudget(unit, lowest.of_each(parts)))
         for parts in (min(len(pairs), len(axes.names)), len(pairs) * most)
     )
     return (usual, *errors, least)
@@ -178,7 +175,7 @@ def _score_errors(axes: Axes, unit: PrivacyUnit, budget: PairBudget) -> tuple[fl
         return ()
     counts = [Count(pair, axes.groupings) for pair in combinations(axes.names, 2)]
     lowest = min(budget.scored, key=lambda loss: loss.amount)
-    return (max(expected_distance_errors(counts, [1.0] * len(counts), unit, lowest)),)
+    return (max(expected_distance_errors(counts, [1.0] * len(counts), UnitBudget(unit, lowest))),)
 
 
 def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.engine.graphical.params import TableParams, Weight
-from app.engine.method.base import Params
+from app.engine.method import Params
 from app.engine.synthesizers.swift.tuning import TUNING
 
 

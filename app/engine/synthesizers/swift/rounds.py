@@ -22,6 +22,7 @@ from app.engine.prior.public_model import most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
 from app.engine.privacy.references import on_grid
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.swift.budget import MostCells, PairBudget
 from app.engine.synthesizers.swift.portfolio import Noise, Option, Pair, choose, shared
 from app.engine.synthesizers.swift.tuning import TUNING
@@ -136,7 +137,9 @@ class PairRounds:
 def cell_noise(run: TableRun, most_pair: int, loss: PrivacyLoss) -> Noise:
     """The noise of a cell of a pair of at most `most_pair` cells for all of a loss, in rows."""
     one_ways = run.columns.measured
-    deviation = expected_error(run.table.contribution, run.session.unit, most_pair, loss)
+    deviation = expected_error(
+        run.table.contribution, most_pair, UnitBudget(run.session.unit, loss)
+    )
     rows = np.mean([rows_per_count(answer, one_ways.size) for answer in one_ways.answers])
     law: Literal["laplace", "gaussian"] = "laplace" if loss.kind == "pure" else "gaussian"
     return Noise(law, max(deviation * float(rows), _LEAST_DEVIATION))

@@ -9,7 +9,7 @@ from app.engine.graphical.budget import BudgetWeights
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable
 from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
-from app.engine.method.base import Limits, Preflight, PublicFacts, Session
+from app.engine.method import Case, Limits, Preflight, PublicFacts, Session
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.public_model import pairs_within
 from app.engine.privacy.loss import PrivacyLoss
@@ -47,7 +47,7 @@ class Swift(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        return forecast.preflight(schema, unit, params, loss, public, limits)
+        return forecast.preflight(Case(schema, unit, loss, public, limits), params)
 
     def prepared(
         self, session: Session, table: PreparedTable, params: SwiftParams
@@ -55,11 +55,11 @@ class Swift(GraphicalMethod):
         return with_row_count(session, table, params)
 
     def weights(
-        self, table: PreparedTable, params: SwiftParams, unit: PrivacyUnit, public: PublicSource
+        self, table: PreparedTable, params: SwiftParams, public: PublicSource
     ) -> BudgetWeights:
         # What was forecast for a public table holds for one of which no row fits.
         is_named = public.table is not None
-        shares = params.shares or usual_shares(table, unit, has_public=is_named)
+        shares = params.shares or usual_shares(table, has_public=is_named)
         columns = len(table.axes.names)
         return budget_weights(shares, columns, is_named=is_named, is_read=public.rows is not None)
 
