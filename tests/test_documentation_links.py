@@ -45,3 +45,12 @@ def test_files_of_the_repository_that_a_page_names_are_there(page: Path) -> None
     folders = "app|bench|client|docs|examples|migrations|scripts|tests"
     named = re.findall(rf"`((?:{folders})/(?!out/)[\w/.-]+)`", page.read_text())
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_functions_of_the_walks_are_in_the_files_that_these_name() -> None:
+    walks = (ROOT / "docs/explanation/architecture.md").read_text()
+    named = re.findall(r"`(\w[\w.]*)`(?:,| in| of)\s`(app/[\w/]+\.py)`", walks)
+    assert len(named) > 20
+    for name, path in named:
+        defined = rf"^ *(?:def|async def|class) {name.split('.')[-1]}\b"
+        assert re.search(defined, (ROOT / path).read_text(), re.M), f"{name} in {path}"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.engine.prior.entities.rules import lawful
+from app.engine.prior.entities.rules import rows_keeping_rules
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicDataUnfit, read_public
 from app.engine.schema import Schema
@@ -71,7 +71,7 @@ def can_be_read(schema: Schema, public: Stored) -> bool:
     codes = {name: column.astype(np.int64) for name, column in public.codes.items()}
     try:
         rows = read_public(PublicTable(PUBLIC, Table(codes, len(codes["firm"]))), schema, NAMES)
-        lawful(rows, schema)
+        rows_keeping_rules(rows, schema)
     except PublicDataUnfit:
         return False
     return True
