@@ -84,7 +84,7 @@ def test_the_noisy_rows_are_within_their_error(loss: PrivacyLoss, unit: PrivacyU
         if column.name != "id"
     }
     chosen, _ = choose_axes(schema, ["colour", "size"], {})
-    error = bounds.rows_error(chosen, Contribution(), unit, loss)
+    error = bounds.rows_error(chosen, Contribution(), UnitBudget(unit, loss))
     entities = np.arange(rows) // 3 if entity else None
     missed = 0
     for _ in range(200):
