@@ -17,6 +17,8 @@ html_title = "Halftone"
 # The pages stand in the repository already.
 html_copy_source = False
 html_show_sphinx = False
+# A search would fetch each page it found, which a browser forbids of pages from disk.
+html_show_search_summary = False
 nitpicky = True
 # Anchors as GitHub makes them, so that one link serves both.
 myst_heading_anchors = 4
