@@ -40,7 +40,7 @@ SYSTEMS = (
 
 def first_request(system: str) -> dict[str, Any]:
     """The first example on its page that is not, like `sprint1`, for another table."""
-    page = (ROOT / f"docs/synthesizers/{system}.md").read_text()
+    page = (ROOT / f"docs/reference/synthesizers/{system}.md").read_text()
     found = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
     request: dict[str, Any] = next(
         each for each in found if each["params"].get("preset") != "sprint1"

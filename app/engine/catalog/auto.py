@@ -1,7 +1,7 @@
 """Which synthesizer runs where a request names none: `auto`.
 
 The choice is made from public facts alone, before anything is charged, and costs nothing. The
-order is what did best on real tables (`docs/synthesizers/auto.md`); of those in order, the first
+order is what did best on real tables (`docs/results/auto.md`); of those in order, the first
 that could run is taken, by its own forecast of memory, time and noise from columns, cells, unit
 and guarantee.
 """
@@ -29,7 +29,7 @@ from app.engine.synthesizers.swift.budget import chooses_twice
 __all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "choices", "form_for"]
 
 TITLE = "Picked by the service from public facts, before anything is charged"
-REFERENCE = "The order found best on real tables: docs/synthesizers/auto.md"
+REFERENCE = "The order found best on real tables: docs/results/auto.md"
 
 _FOR_COLUMNS = 0.25
 """Of the guarantee: what `swift` is expected to spend on columns."""

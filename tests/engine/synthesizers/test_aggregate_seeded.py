@@ -538,10 +538,12 @@ def test_more_rows_of_an_entity_mean_more_noise() -> None:
     assert entities > 2.9 * rows
 
 
-PAGE = Path(__file__).parents[3] / "docs/synthesizers/aggregate_seeded.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference/synthesizers/aggregate_seeded.md"
+REQUESTS = PAGE.read_text() + (DOCS / "results/aggregate_seeded.md").read_text()
 
 
-@pytest.mark.parametrize("example", re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL))
+@pytest.mark.parametrize("example", re.findall(r"```json\n(.*?)```", REQUESTS, re.DOTALL))
 def test_the_examples_of_the_page_are_accepted(example: str) -> None:
     request = json.loads(example)
     bounds = {

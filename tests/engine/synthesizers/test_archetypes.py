@@ -591,8 +591,10 @@ def test_the_preset_is_the_published_set_up_and_other_params_override_it() -> No
 
 # The page, on the challenge's schema.
 
-PAGE = Path(__file__).parents[3] / "docs/synthesizers/archetypes.md"
-EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)]
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference/synthesizers/archetypes.md"
+REQUESTS = PAGE.read_text() + (DOCS / "results/archetypes.md").read_text()
+EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", REQUESTS, re.S)]
 TAXI = PrivacyUnit("entity", "taxi_id", 200)
 
 

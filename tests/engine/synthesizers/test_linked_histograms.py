@@ -557,8 +557,10 @@ def test_discovery_sets_half_of_delta_aside_and_needs_one() -> None:
 # The page
 
 
-PAGE = Path(__file__).parents[3] / "docs/synthesizers/linked_histograms.md"
-EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)]
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference/synthesizers/linked_histograms.md"
+REQUESTS = PAGE.read_text() + (DOCS / "results/linked_histograms.md").read_text()
+EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", REQUESTS, re.S)]
 
 
 @pytest.mark.parametrize("request_", EXAMPLES)
