@@ -3,8 +3,8 @@
     python -m bench.challenge.served
 
 Serves the challenge's trips of 2022 (entity unit) and the public trips, sends every
-example of `docs/reference/synthesizers` that is for this table, and prints a Markdown table. Fails unless
-each certificate's losses add up to its charge, and each system that needs public data is refused
+example of `docs/reference/synthesizers` that is for this table, and prints a Markdown table.
+Fails unless each certificate's losses add up to its charge, and each system that needs public data is refused
 without it, at that field.
 """
 

@@ -57,7 +57,7 @@ LEFT_OUT: Mapping[str, str] = {
     "smartnoise:patectgan": "it reads the exact frequencies of values and the number of rows",
     "smartnoise:pategan": "it reads the exact number of rows, for its number of teachers",
 }
-"""Methods that do not keep what a declared third party must keep; see docs/reference/synthesizers."""
+"""Methods that do not keep what a declared third party must keep; see its page on adapters."""
 
 
 def library_of(name: str) -> Library:
