@@ -8,7 +8,7 @@ import pytest
 
 from app.engine.catalog import registry
 from app.engine.catalog.auto import AutoParams
-from app.engine.method.base import Params
+from app.engine.method import Params
 
 PAGES = Path(__file__).parents[2] / "docs/reference/synthesizers"
 MOST_WORDS = 900
