@@ -14,8 +14,8 @@ from app.engine.method import Problem
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import Column, QuantileBins, Schema
 
+# A number of bins, or their edges as values of the column's type.
 Bins = Annotated[int, Field(ge=1)] | Annotated[list[int | float | str], Field(max_length=100_000)]
-"""A number of bins, or their edges as values of the column's type."""
 
 
 @dataclass(frozen=True, slots=True)

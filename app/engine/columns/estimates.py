@@ -31,8 +31,8 @@ from app.engine.schema import Schema
 
 Floats = NDArray[np.float64]
 
+# References are sent in steps of 1/1024 of a count.
 GRID = 1024
-"""References are sent in steps of 1/1024 of a count."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,17 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
-from app.engine.graphical.run import FitSettings, MeasuredMarginals, PublicSource, TableRun
+from app.engine.graphical.run import (
+    BudgetWeights,
+    FitSettings,
+    MeasuredMarginals,
+    PublicSource,
+    TableBudget,
+    TableRun,
+)
 from app.engine.graphical.spanning_tree import (
     TreePrior,
     choose_tree,

@@ -16,10 +16,15 @@ from app.engine.columns.contribution import (
 )
 from app.engine.columns.estimates import rows_per_count
 from app.engine.columns.resources import counting_bytes, message_problems, run_problems
-from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.method import FittedTable, GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
-from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
+from app.engine.graphical.run import (
+    BudgetWeights,
+    MeasuredMarginals,
+    PublicSource,
+    TableBudget,
+    TableRun,
+)
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Case, Limits, Preflight, Problem, PublicFacts
 from app.engine.prior.distances import distance_errors
@@ -61,17 +66,17 @@ from app.engine.synthesizers.aim.workload import (
     usual_degree,
 )
 
+# A candidate's share of a selection: its reference, its place in the tree, and its score.
 _SECONDS_PER_LOOK = 2.5e-4
-"""A candidate's share of a selection: its reference, its place in the tree, and its score."""
 
+# A reference on its grid, and the message at both ends.
 _BYTES_PER_OFFERED_CELL = 16
-"""A reference on its grid, and the message at both ends."""
+# Shares of one marginal, once more in the cells of the dictionary, and what they are made of.
 _BYTES_PER_EXPECTED_CELL = 32
-"""Shares of one marginal, once more in the cells of the dictionary, and what they are made of."""
+# Shares and logarithms of a tree and of its successor, and what is carried between cliques.
 _BYTES_PER_TREE_CELL = 400
-"""Shares and logarithms of a tree and of its successor, and what is carried between cliques."""
+# Values, the vectors of the descent with its memory, and the counts in the kernel.
 _BYTES_PER_MEASURED_CELL = 300
-"""Values, the vectors of the descent with its memory, and the counts in the kernel."""
 
 
 class Aim(GraphicalMethod):

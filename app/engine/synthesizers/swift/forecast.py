@@ -16,9 +16,9 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.budget import TableBudget
 from app.engine.graphical.preparation import one_way_errors, plan_preparation
 from app.engine.method import Case, Limits, Preflight, Problem
+from app.engine.graphical.run import TableBudget
 from app.engine.prior import public_model
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import (
@@ -42,27 +42,27 @@ from app.engine.synthesizers.swift.budget import (
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.tuning import TUNING
 
+# A question scores every pair, and holds no more than it can.
 MOST_COLUMNS = 200
-"""A question scores every pair, and holds no more than it can."""
 
+# Cells of all pairs that are scored: counting them takes a few seconds.
 MOST_SCORED_CELLS = 2**26
-"""Cells of all pairs that are scored: counting them takes a few seconds."""
 
+# A reference on its grid, what it was made of, and the message at both ends.
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_COMPARED_CELL = 32
-"""A reference on its grid, what it was made of, and the message at both ends."""
 
+# Noisy counts, their copy through the pipe, and about forty vectors of the descent.
 _BYTES_PER_MEASURED_CELL = 400
-"""Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
 
+# By the cube of the columns, where these have two or three cells and most gains are above the
+# noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured.
 _CHOOSING_SECONDS = 2e-5
-"""By the cube of the columns, where these have two or three cells and most gains are above the
-noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured."""
 
 
+# By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits.
 _FITTING_SECONDS = 5e-6
-"""By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits."""
 
 
 def most_pair_cells(axes: Axes, *, has_public: bool = False) -> int:
