@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from app.engine.columns.table_size import SizeEstimate
 from app.engine.graphical.preparation import PreparedTable, one_way_errors
-from app.engine.method import Session
 from app.engine.graphical.run import BudgetWeights, TableBudget
+from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.privacy.unit_budget import UnitBudget

@@ -17,8 +17,8 @@ from app.engine.columns.resources import (
     time_problems,
 )
 from app.engine.graphical.preparation import one_way_errors, plan_preparation
-from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.graphical.run import TableBudget
+from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.prior import public_model
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import (

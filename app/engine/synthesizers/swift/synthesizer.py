@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable
-from app.engine.method import Case, Limits, Preflight, PublicFacts, Session
 from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
+from app.engine.method import Case, Limits, Preflight, PublicFacts, Session
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.public_model import pairs_within
 from app.engine.privacy.loss import PrivacyLoss
