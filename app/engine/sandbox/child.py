@@ -39,12 +39,14 @@ from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Fit
 from app.engine.schema import Schema
 from app.engine.table import generator
 
+# A running synthesizer opens few files: enough to import libraries, too few to exhaust a host.
 _MOST_OPEN_FILES = 128
 _PR_SET_NO_NEW_PRIVS = 38
 
 
 def main(descriptor: int) -> None:
     """Serves requests on the inherited socket, until it is closed."""
+    # Before any code of a third party is imported, which is what the limits are for.
     _drop_privileges(descriptor)
     registry.import_built_ins()
     compiled.get_ready()
@@ -57,7 +59,7 @@ def main(descriptor: int) -> None:
                 _fit(RemoteSession(connection))
             else:
                 _reply(channel, request)
-    except ChannelClosed:  # the host has gone, and with it whoever wanted to know
+    except ChannelClosed:  # the host has gone, and nobody is left to report to
         return
 
 
@@ -81,7 +83,7 @@ def _fit(session: RemoteSession) -> None:
     except ChannelClosed:
         raise
     except Exception as error:  # a third party may raise anything; its custodian reads it
-        session.fail(_told(error))
+        session.fail(_detail(error))
         return
     session.finish(data, statement)
 
@@ -102,7 +104,7 @@ def _reply(channel: Channel, request: Frame) -> None:
     except ChannelClosed:
         raise
     except Exception as error:
-        channel.send(protocol.failure(_told(error)))
+        channel.send(protocol.failure(_detail(error)))
 
 
 def _described(request: Describe) -> Described:
@@ -145,7 +147,7 @@ def _public_checked(channel: Channel, check: Check) -> Frame:
 
 
 class _HostsChunks:
-    """`PublicChunks` that the host hands over one by one."""
+    """`PublicChunks` that the host sends one by one."""
 
     def __init__(self, channel: Channel, schema: Schema) -> None:
         self._channel = channel
@@ -177,7 +179,7 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
     synthesizer = registry.load(sample.name)
     model = synthesizer.load(sample.schema, sample.unit, sample.model)
     if sample.kind == "counts":
-        counting: CountsModel = model  # type: ignore[assignment]  # asked of those that count
+        counting: CountsModel = model  # type: ignore[assignment]  # only sent for these
         channel.send(protocol.counts_frame(counting.counts()))
         return
     rows = rows_to_ask(model, sample.rows, sample.most_rows)
@@ -185,6 +187,6 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
         channel.send(part)
 
 
-def _told(error: Exception) -> str:
+def _detail(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     return text.encode(errors="replace").decode()  # a file's name may hold half characters

@@ -1,4 +1,4 @@
-"""How a host asks a synthesizer's child, over a connected socket.
+"""How a host sends requests to a synthesizer's child, over a connected socket.
 
 The child's process has `child.main` serve the other end, one request after another.
 Starting it, limiting its time and memory, and ending it are the host's. For `fit` the host
@@ -23,7 +23,7 @@ from app.engine.table import Table
 
 
 class ChildGaveUp(Exception):
-    """The child failed at what it was asked. `detail` is for the custodian alone."""
+    """The child failed at a request. `detail` is for the custodian alone."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("the synthesizer gave up")
@@ -32,18 +32,18 @@ class ChildGaveUp(Exception):
 
 def describe(connection: socket.socket, request: Describe) -> Described:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
-    return Described.from_frame(_asked(connection, request.to_frame()))
+    return Described.from_frame(_answered(connection, request.to_frame()))
 
 
 def check(connection: socket.socket, request: Check) -> Checked:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
-    return Checked.from_frame(_asked(connection, request.to_frame()))
+    return Checked.from_frame(_answered(connection, request.to_frame()))
 
 
 def check_public(
     connection: socket.socket, request: Check, public: PublicChunks
 ) -> tuple[Problem, ...]:
-    """What a synthesizer has to say of public rows, of which it gets as many as it asks for.
+    """What a synthesizer finds wrong with public rows, of which it reads as many as it wants.
 
     Raises `ChildGaveUp`, and `FrameError` for a reply that is none.
     """
@@ -61,7 +61,7 @@ def check_public(
 
 def counts(connection: socket.socket, request: Sample) -> CountsTable:
     """The model's counts (`kind` is `counts`). Raises `ChildGaveUp` and `FrameError`."""
-    return protocol.counts_of(_asked(connection, request.to_frame()), request.schema)
+    return protocol.counts_of(_answered(connection, request.to_frame()), request.schema)
 
 
 def sample(connection: socket.socket, request: Sample, most_rows: int) -> Iterator[Table]:
@@ -110,7 +110,7 @@ class _EntityTally:
             raise FrameError("an entity has more rows than the unit allows")
 
 
-def _asked(connection: socket.socket, request: Frame) -> Frame:
+def _answered(connection: socket.socket, request: Frame) -> Frame:
     channel = Channel(connection, MOST_BYTES_FROM_CHILD)
     channel.send(request)
     return _received(channel)
