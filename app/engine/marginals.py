@@ -20,15 +20,15 @@ from app.engine.grouping import Grouping
 
 Codes = Mapping[str, NDArray[Any]]
 Counts = NDArray[np.int64]
+# Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings.
 Cells = NDArray[Any]
-"""Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings."""
 
+# The most cells that are counted one by one; of larger marginals those that occur are.
 _DENSE_CELLS = 2**22
-"""The most cells that are counted one by one; of larger marginals those that occur are."""
+# About how many counts of one table are held at a time.
 _CELLS_AT_ONCE = 2**24
-"""About how many counts of one table are held at a time."""
+# Cells that an int64 tells apart.
 _MOST_NUMBERED = 2**63
-"""Cells that an int64 tells apart."""
 
 
 class ChunkedTable(Protocol):

@@ -22,8 +22,8 @@ from typing import Any
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.scalars import check_keys
 
+# Values of a whole range that get a cell each; of more, bins are bought.
 MOST_OWN_CELLS = 100
-"""Values of a whole range that get a cell each; of more, bins are bought."""
 
 _COLUMN_KEYS = ("description", "details", "link", "values")
 _ENDS = ("min", "max")

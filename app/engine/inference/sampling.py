@@ -21,8 +21,8 @@ from app.engine.inference.measurements import AxisNames
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# About a second of dealing; beyond it, values are balanced against fewer axes.
 _MOST_LOOKS = 400_000_000
-"""About a second of dealing; beyond it, values are balanced against fewer axes."""
 
 _MOST_PAIR_CELLS = 2**21
 

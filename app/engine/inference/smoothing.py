@@ -21,8 +21,8 @@ from app.engine.inference.shrinkage import Estimates
 Floats = NDArray[np.float64]
 
 _BREAKS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
+# Standard deviations of a level, in multiples of the mean count.
 _LEVELS = np.array([0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
-"""Standard deviations of a level, in multiples of the mean count."""
 
 _LONGEST_STRETCH = 512
 _SHORTEST_STRETCH = 64

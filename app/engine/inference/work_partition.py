@@ -18,8 +18,8 @@ from app.engine.inference.junction_tree import JunctionTree
 Numbers = NDArray[np.int64]
 Sizes = Sequence[int]
 
+# Of the other thread's share: to hand that over takes as long as some 10,000 cells do.
 _LEAST_CELLS = 2**16
-"""Of the other thread's share: to hand that over takes as long as some 10,000 cells do."""
 
 
 @dataclass(frozen=True, eq=False)
