@@ -27,19 +27,11 @@ from app.engine.graphical.run import (
 )
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Case, Limits, Preflight, Problem, PublicFacts
-from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
-from app.engine.prior.entities.near_entities import (
-    entity_bytes,
-    entity_cells,
-    entity_problems,
-)
+from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
 from app.engine.prior.public_model import (
     Pair,
-    compared_cells,
     most_pair_cells,
-    public_model_bytes,
-    public_model_problems,
 )
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
@@ -94,24 +86,23 @@ class Aim(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        case = Case(schema, unit, loss, public, limits)
+        plan = plan_preparation(case, params)
         axes, problems, contribution = plan.axes, plan.problems, plan.contribution
         problems += _workload_problems(axes, params)
-        problems += public_model_problems(schema, unit, public, axes.names, limits)
-        problems += entity_problems(unit, public, params.public_entities)
+        problems += prior_problems(case, axes, params.public_entities)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
-        memory += public_model_bytes(public, len(axes.names), _prior_cells(params))
-        memory += entity_bytes(unit, public, params.public_entities, axes)
-        kept = entity_cells(unit, public, params.public_entities, axes)
-        compared = 0 if public is None else compared_cells(axes)
-        problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
+        prior = PriorNeeds.of(case, axes, params.public_entities, _prior_cells(params))
+        memory += prior.memory_bytes
+        sent = max(params.most_cells, forecast.offered, prior.sent_cells)
+        problems += message_problems(axes, 8 * sent)
         problems += run_problems(
             memory,
-            max(forecast.drawn, sum(axes.shape) + kept) + plan.draws,
+            max(forecast.drawn, sum(axes.shape) + prior.entity_cells) + plan.draws,
             limits,
             len(axes.names),
         )
@@ -122,10 +113,8 @@ class Aim(GraphicalMethod):
         errors = one_way_errors(axes, contribution, UnitBudget(unit, budget.one_way))
         errors = _errors(errors, contribution, unit, params.most_cells, schedule, workload)
         scores = _bound_errors(axes, unit, budget.reserve, workload)
-        if public is not None and budget.prior.amount:
-            scores += distance_errors(
-                axes, public, UnitBudget(unit, budget.prior), params.public_entities
-            )
+        if budget.prior.amount:
+            scores += prior_errors(case, axes, budget.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 

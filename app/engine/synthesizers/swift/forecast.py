@@ -20,13 +20,8 @@ from app.engine.graphical.preparation import one_way_errors, plan_preparation
 from app.engine.graphical.run import TableBudget
 from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.prior import public_model
-from app.engine.prior.distances import distance_errors
-from app.engine.prior.entities.near_entities import (
-    entity_bytes,
-    entity_cells,
-    entity_problems,
-)
-from app.engine.prior.public_model import compared_cells, public_model_bytes, public_model_problems
+from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
+from app.engine.prior.public_model import compared_cells
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.unit_budget import UnitBudget
@@ -81,29 +76,27 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
 
 
 def preflight(case: Case, params: SwiftParams) -> Preflight:
-    schema, unit, public, limits = case.schema, case.unit, case.public, case.limits
+    unit, public, limits = case.unit, case.public, case.limits
     plan = plan_preparation(case, params)
     axes, problems, contribution = plan.axes, plan.problems, plan.contribution
     loss = plan.budget.loss
     problems += _weight_problems(params, axes)
-    problems += public_model_problems(schema, unit, public, axes.names, limits)
-    problems += entity_problems(unit, public, params.public_entities)
+    problems += prior_problems(case, axes, params.public_entities)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
     is_twice = chooses_twice(len(axes.names), has_public=is_public)
     most = MostCells.of(params, len(axes.names), has_public=is_public)
-    kept = entity_cells(unit, public, params.public_entities, axes)
+    prior = PriorNeeds.of(case, axes, params.public_entities, prior_cells(params))
     measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + most.tree
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += public_model_bytes(public, len(axes.names), prior_cells(params))
-    memory += entity_bytes(unit, public, params.public_entities, axes)
+    memory += prior.memory_bytes
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    drawn = max(cells, sum(axes.shape) + kept) + len(pair_cells) + plan.draws
+    drawn = max(cells, sum(axes.shape) + prior.entity_cells) + len(pair_cells) + plan.draws
     problems += run_problems(memory, drawn, limits, len(axes.names))
     problems += _choosing_problems(len(axes.names), is_twice, tree, limits)
     # A child hands over its model, and with the scores each reference for every other column,
@@ -128,10 +121,8 @@ def preflight(case: Case, params: SwiftParams) -> Preflight:
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, budget, pairs)
         if public is None:
             scores += _score_errors(axes, unit, pairs)
-        elif len(axes.names) > 1:
-            scores += distance_errors(
-                axes, public, UnitBudget(unit, budget.prior), params.public_entities
-            )
+        else:
+            scores += prior_errors(case, axes, budget.prior, params.public_entities)
     problems += noise_problems((*errors, *rows), contribution, scores)
     return plan.preflight(cells, memory, errors[0], problems)
 
