@@ -27,7 +27,7 @@ Cells = NDArray[Any]
 _DENSE_CELLS = 2**22
 # About how many counts of one table are held at a time.
 _CELLS_AT_ONCE = 2**24
-# Cells that an int64 tells apart.
+# Cells that an int64 can number.
 _MOST_NUMBERED = 2**63
 
 
@@ -67,7 +67,7 @@ class Marginal:
 
 
 def total_variation(real: Counts, synthetic: Counts) -> float:
-    """Half the L1 distance of the shares of the same cells, in [0, 1].
+    """Half the L1 distance of the relative frequencies of the same cells, in [0, 1].
 
     0 for two empty tables, 1 where only one is empty.
     """

@@ -1,7 +1,7 @@
 """How near a synthetic table is to the real one: the scores of the NIST Temporal Map Challenge.
 
 The scores compare with exact rows, so they are for public tables and for the custodian alone.
-Columns are integer arrays of equal length: values, cells or bins, told apart by equality only.
+Columns are integer arrays of equal length: values, cells or bins, compared by equality only.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _MANY_ROWS = 2**16
 # What a row costs beside looking at its items, in looks.
 _LOOKS_OF_ROW = 16
 
-# A smaller part of the work than one in so many is not handed over.
+# A part of the work smaller than one in eight is not handed over.
 _LEAST_PART = 8
 
 # Pairs of cells that a second half may count: 16 MB.

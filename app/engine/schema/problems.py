@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, told all at once.
+"""What is wrong with a declaration, reported all at once.
 
 SchemaError(ValueError)
 """
