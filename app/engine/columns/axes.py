@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.engine.grouping import Grouping
+from app.engine.json_pointer import escaped
 from app.engine.method import Problem
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import Column, QuantileBins, Schema
@@ -159,8 +160,3 @@ def found_values_problem(name: str) -> Problem:
         f"the dictionary has the values of `{name}` found, which this synthesizer does not do",
         "name the columns that are wanted, without it",
     )
-
-
-def escaped(name: str) -> str:
-    """A name as a step of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")

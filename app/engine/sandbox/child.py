@@ -22,20 +22,25 @@ from pydantic import ValidationError
 
 from app.engine import compiled
 from app.engine.catalog import registry
+from app.engine.json_pointer import pointer
 from app.engine.method import (
     CountsModel,
-    Preflight,
     Problem,
-    delta_share,
     expected_errors,
-    looks_at_public_rows,
-    public_row_problems,
     rows_to_ask,
 )
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
-from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Describe, Described, FitTask, Sample
+from app.engine.sandbox import answers, protocol
+from app.engine.sandbox.protocol import (
+    Check,
+    Describe,
+    Described,
+    FitTask,
+    FormRead,
+    ReadForm,
+    Sample,
+)
 from app.engine.schema import Schema
 from app.engine.table import generator
 
@@ -93,8 +98,12 @@ def _reply(channel: Channel, request: Frame) -> None:
         match request.header.get("type"):
             case "describe":
                 channel.send(_described(Describe.from_frame(request.header)).to_frame())
+            case "read_form":
+                channel.send(_form_read(ReadForm.from_frame(request.header)).to_frame())
             case "check":
-                channel.send(_checked(Check.from_frame(request.header)).to_frame())
+                check = Check.from_frame(request.header)
+                forecast = answers.preflight(registry.load(check.name), check)
+                channel.send(protocol.checked_frame(forecast))
             case "check_public":
                 channel.send(_public_checked(channel, Check.from_frame(request.header)))
             case "sample":
@@ -117,32 +126,19 @@ def _described(request: Describe) -> Described:
     )
 
 
-def _checked(check: Check) -> Checked:
-    synthesizer = registry.load(check.name)
+def _form_read(request: ReadForm) -> FormRead:
     try:
-        params = synthesizer.Params.model_validate(check.form)
+        return answers.form_read(registry.load(request.name), request.form, request.schema)
     except ValidationError as error:
-        return Checked(None, Preflight(0, 0, 0.0, _form_problems(error)))
-    preflight = synthesizer.check(
-        check.schema, check.unit, params, check.loss, check.public, check.limits
-    )
-    plain = params.model_dump(mode="json", exclude_none=True)
-    return Checked(
-        plain,
-        preflight,
-        delta_share(synthesizer, params, check.schema),
-        looks_at_public_rows(synthesizer),
-    )
+        return FormRead(None, _form_problems(error))
 
 
 def _public_checked(channel: Channel, check: Check) -> Frame:
-    synthesizer = registry.load(check.name)
-    params = synthesizer.Params.model_validate(check.form)
     if check.public is None:
         return protocol.public_checked_frame(())
     public = _HostsChunks(channel, check.public.schema)
     return protocol.public_checked_frame(
-        public_row_problems(synthesizer, check.schema, check.unit, params, check.loss, public)
+        answers.public_problems(registry.load(check.name), check, public)
     )
 
 
@@ -163,16 +159,12 @@ class _HostsChunks:
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:
     return tuple(
         Problem(
-            "/params" + "".join(f"/{_escaped(str(step))}" for step in fault["loc"]),
+            pointer("params", *fault["loc"]),
             fault["msg"],
             "see the synthesizer's form",
         )
         for fault in error.errors(include_url=False, include_context=False, include_input=False)
     )
-
-
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
 
 
 def _send_sample(channel: Channel, sample: Sample) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.method import CountsTable, Problem, PublicChunks
+from app.engine.method import CountsTable, Preflight, Problem, PublicChunks
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, Channel, Frame, FrameError
 from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample
+from app.engine.sandbox.protocol import Check, Describe, Described, FormRead, ReadForm, Sample
 from app.engine.schema import PrivacyUnit
 from app.engine.table import Table
 
@@ -35,9 +35,14 @@ def describe(connection: socket.socket, request: Describe) -> Described:
     return Described.from_frame(_answered(connection, request.to_frame()))
 
 
-def check(connection: socket.socket, request: Check) -> Checked:
+def read_form(connection: socket.socket, request: ReadForm) -> FormRead:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
-    return Checked.from_frame(_answered(connection, request.to_frame()))
+    return FormRead.from_frame(_answered(connection, request.to_frame()))
+
+
+def check(connection: socket.socket, request: Check) -> Preflight:
+    """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
+    return protocol.checked(_answered(connection, request.to_frame()))
 
 
 def check_public(

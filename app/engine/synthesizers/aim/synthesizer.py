@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from app.engine.columns import one_way
-from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import (
     expected_error,
     expected_score_error,
@@ -26,6 +26,7 @@ from app.engine.graphical.run import (
     TableRun,
 )
 from app.engine.graphical.table_model import TableModel
+from app.engine.json_pointer import escaped
 from app.engine.method import Case, Limits, Preflight, Problem, PublicFacts
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems

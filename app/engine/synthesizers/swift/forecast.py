@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import (
     expected_error,
     noise_problems,
@@ -18,6 +18,7 @@ from app.engine.columns.resources import (
 )
 from app.engine.graphical.preparation import one_way_errors, plan_preparation
 from app.engine.graphical.run import TableBudget
+from app.engine.json_pointer import escaped
 from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.prior import public_model
 from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
