@@ -81,6 +81,7 @@ _EXAMPLES: Mapping[str, dict[str, Any]] = {
     },
 }
 
+# Requests to choose from on the page.
 REQUESTS: dict[str, Example] = {
     name: {
         "summary": auto.TITLE if name == AUTO else registry.builtin(name).title,
@@ -88,7 +89,6 @@ REQUESTS: dict[str, Example] = {
     }
     for name, request in _EXAMPLES.items()
 }
-"""Requests to choose from on the page."""
 
 _AMOUNTS = {
     "type": ["object", "null"],

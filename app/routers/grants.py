@@ -67,7 +67,7 @@ def create_grant(
 def list_grants(
     dataset_id: DatasetId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[GrantOut]:
-    """Newest first, each with what it has spent."""
+    """Oldest first, each with what it has spent."""
     dataset = own_dataset(session, actor, dataset_id)
     accountant = grants.accountant_of(session, dataset)
     rows, following = page.cut(
