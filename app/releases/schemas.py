@@ -12,11 +12,11 @@ from pydantic import (
     Field,
     PlainSerializer,
     WithJsonSchema,
-    model_validator,
 )
 
 from app.database import format_time
 from app.engine.catalog.auto import AUTO
+from app.engine.method import Params
 from app.ledger.schemas import GuaranteeIn
 from app.releases.openapi import with_forms
 from app.releases.samples import LARGEST_SEED
@@ -48,17 +48,8 @@ Moment = Annotated[
 ]
 
 
-class Form(BaseModel):
+class Form(Params):
     """A request body: unknown fields are refused, null is the same as omitted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, form: Any) -> Any:
-        if not isinstance(form, dict):
-            return form
-        return {name: value for name, value in form.items() if value is not None}
 
 
 class SampleIn(Form):
