@@ -21,7 +21,9 @@ from typing import Any
 
 
 def main() -> None:
-    import app.cli  # noqa: F401
+    import app.cli
+    import app.migrate
+    import app.serve  # noqa: F401
     from app.jobs import worker
 
     worker.warm_up()

@@ -336,17 +336,24 @@ class Teller:
         self.ask("get_problem_type", "GET", "/problems/budget-exceeded")
 
 
-@contextlib.contextmanager
-def seeded(folder: Path) -> Iterator[tuple[LiveServer, Story, Recorder]]:
-    """A server on a store of its own, after the story."""
+def told(folder: Path) -> tuple[Story, Recorder]:
+    """Tell the story to a server on a new store, which then ends."""
     with serving(folder, SETTINGS) as live, httpx.Client(base_url=live.url, timeout=90) as http:
         recorder = Recorder(http)
-        yield live, Teller(recorder).tell(), recorder
+        return Teller(recorder).tell(), recorder
+
+
+@contextlib.contextmanager
+def without_workers(folder: Path) -> Iterator[LiveServer]:
+    """A server on a store that was told the story; what it is asked to run stays queued."""
+    with serving(folder, {**SETTINGS, "HALFTONE_WORKERS": "0"}) as live:
+        yield live
 
 
 def main(target: str) -> None:
-    with tempfile.TemporaryDirectory() as folder, seeded(Path(folder)) as (_, _, recorder):
-        text = json.dumps(recorder.found, indent=1, ensure_ascii=False)
+    with tempfile.TemporaryDirectory() as folder:
+        _, recorder = told(Path(folder))
+    text = json.dumps(recorder.found, indent=1, ensure_ascii=False)
     Path(target).write_text(text + "\n", encoding="utf-8")
 
 
