@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from installed import REPOSITORY, Live, Virtualenv, run, serving
+from installed import (
+    REPOSITORY,
+    Live,
+    Virtualenv,
+    bring_machine_code,
+    keep_bytecode,
+    run,
+    serving,
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,8 @@ def service_env(
     env = make_virtualenv()
     env.install("--require-hashes", "-r", REPOSITORY / "requirements-server.lock")
     env.install("--no-deps", wheel_of("."))
+    bring_machine_code(env)
+    keep_bytecode(env)
     return env
 
 

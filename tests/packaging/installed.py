@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 KEY = "hk_" + "0123456789abcdef" * 3
 START_S = 60
 STOP_S = 20
+READY = "from app.engine import compiled; compiled.get_ready()"
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -73,6 +75,30 @@ class Live:
     def get(self, path: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.key}"}
         return httpx.get(self.base_url + path, headers=headers, timeout=30)
+
+
+def bring_machine_code(env: Virtualenv) -> None:
+    """Store beside the installed service the compiled loops that are stored beside the checkout.
+
+    `python -m app.engine.warming` in the virtualenv would make the same, in half a minute.
+    """
+    installed = Path(env.run("-c", "import app; print(app.__path__[0])").strip())
+    for stored in (REPOSITORY / "app").rglob("__pycache__/*.nb[ic]"):
+        folder = stored.parents[1]
+        module = folder / f"{stored.name.partition('.')[0]}.py"
+        copy = installed / module.relative_to(REPOSITORY / "app")
+        assert copy.read_bytes() == module.read_bytes()
+        # Numba knows a source by its time and size. The file is one of uv's cache, so that its
+        # time is not changed in place.
+        copy.unlink()
+        shutil.copy2(module, copy)
+        (copy.parent / "__pycache__").mkdir(exist_ok=True)
+        shutil.copy2(stored, copy.parent / "__pycache__")
+
+
+def keep_bytecode(env: Virtualenv) -> None:
+    """Compile what synthesizers' processes import, which may write nothing themselves."""
+    env.run("-c", "from app.engine.catalog import registry as r; r.import_built_ins()\n" + READY)
 
 
 @contextmanager
