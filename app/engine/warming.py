@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from app.engine.catalog import registry
-from app.engine.method import Limits, PublicFacts, Synthesizer, public_use
+from app.engine.method import Limits, PublicFacts, Synthesizer
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
@@ -28,7 +28,7 @@ _LIMITS = Limits(ROWS, None, memory_bytes=2**32, time_s=600.0)
 
 def warm() -> list[str]:
     """The names of the synthesizers that ran, each on a row unit and on an entity unit."""
-    return [entry.name for entry in registry.entries() if entry.builtin and _runs(entry.name)]
+    return [name for name in registry.built_ins() if _runs(name)]
 
 
 def _runs(name: str) -> bool:
@@ -39,7 +39,7 @@ def _runs(name: str) -> bool:
     except ValueError:
         return False
     fitted = [_fits(synthesizer, params, unit) for unit in (_ROW, _PERSON)]
-    if public_use(synthesizer) == "optional":
+    if synthesizer.uses_public == "optional":
         fitted.append(_fits(synthesizer, params, _ROW, has_public=True))
     return all(fitted)
 

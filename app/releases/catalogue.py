@@ -27,9 +27,6 @@ from app.engine.method import (
     Limits,
     Problem,
     PublicFacts,
-    delta_share,
-    looks_at_public_rows,
-    public_row_problems,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import loss_to_json
@@ -139,8 +136,8 @@ class Catalogue:
         return Checked(
             params.model_dump(mode="json", exclude_none=True),
             preflight,
-            delta_share(synthesizer, params, case.schema),
-            looks_at_public_rows(synthesizer),
+            synthesizer.delta_set_aside(params, case.schema),
+            synthesizer.looks_at_public_rows,
         )
 
     def check_public(
@@ -169,7 +166,7 @@ class Catalogue:
         if entry.ours:
             synthesizer = registry.ours(entry.name)
             form = synthesizer.Params.model_validate(params)
-            return public_row_problems(synthesizer, case.schema, case.unit, form, case.loss, rows)
+            return tuple(synthesizer.check_public(case.schema, case.unit, form, case.loss, rows))
         request = _asked_of_child(entry, params, case)
         with _answering(entry):
             return ChildHost(self._settings).check_public(request, rows)

@@ -24,7 +24,7 @@ from app.datasets.public_rows import PublicRows, PublicRowsGone
 from app.engine.catalog import registry
 from app.engine.catalog.auto import AUTO, Request, choices, form_for
 from app.engine.catalog.registry import Entry
-from app.engine.method import Limits, Preflight, Problem, PublicFacts, public_use
+from app.engine.method import Limits, Preflight, Problem, PublicFacts
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.engine.schema import PrivacyUnit
@@ -210,7 +210,7 @@ def _without_public(
 ) -> Entry | None:
     """What would be picked without the public dataset, where what is picked does not read it."""
     assert costed.entry is not None
-    reads = public_use(registry.ours(costed.entry.name)) != "no"
+    reads = registry.ours(costed.entry.name).uses_public != "no"
     if form.public_dataset is None or reads:
         return None
     alone = form.model_copy(update={"public_dataset": None})

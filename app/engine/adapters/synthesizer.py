@@ -7,8 +7,8 @@ table to the library's process, and keeps the distribution that comes back.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,15 @@ from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
 from app.engine.columns.resources import bounded, message_problems, run_problems, table_bytes
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import Limits, Preflight, Problem, Progress, PublicFacts, Session
+from app.engine.method import (
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    Session,
+    Synthesizer,
+)
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
@@ -39,14 +47,9 @@ _AIM_PAPER = "McKenna, Mullins, Sheldon and Miklau (2022)"
 _COARSER = "choose fewer columns, or coarser `bins`"
 
 
-class Adapted(ABC, Generic[P]):
+class Adapted(Synthesizer, Generic[P]):
     """A method of a library. `noise_parts` is by how many equal parts of rho a column's own
     histogram is one, given the number of columns."""
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    reference: ClassVar[str]
-    Params: type[P]
 
     @abstractmethod
     def options(self, params: P) -> dict[str, Any]:

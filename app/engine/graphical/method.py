@@ -14,7 +14,7 @@ capitals.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparedTable, prepare
 from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import Progress, PublicUse, Session
+from app.engine.method import Progress, Session, Synthesizer
 from app.engine.prior.drift import NearEntities, PriorLimits, PublicPrior, public_prior
 from app.engine.prior.entities.model import (
     PublicReweightedModel,
@@ -42,11 +42,10 @@ from app.engine.table import PublicTable
 FittedTable = TableModel | PublicReweightedModel
 
 
-class GraphicalMethod(ABC):
+class GraphicalMethod(Synthesizer):
     """What `mst`, `swift` and `aim` have in common."""
 
-    name: str
-    uses_public: PublicUse = "optional"
+    uses_public = "optional"
 
     @abstractmethod
     def weights(self, table: PreparedTable, params: Any, public: PublicSource) -> BudgetWeights:
@@ -77,7 +76,7 @@ class GraphicalMethod(ABC):
         """The model that the release keeps, after what a method asks of it."""
         return model
 
-    def delta_for_values(self, params: TableParams, schema: Schema) -> float:
+    def delta_share(self, params: TableParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(

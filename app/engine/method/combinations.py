@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.engine.method.model import Model
 from app.engine.table import Table
 
 
@@ -41,7 +40,7 @@ class ComparedCombinations:
     rows: tuple[CombinationErrors, ...]
 
 
-class CombinationsModel(Model, Protocol):
+class CombinationsModel(Protocol):
     """A built-in's model of counted combinations, which a custodian's report holds against the
     exact table. It is asked by the service's own code alone, never in a child's process, and
     nobody else's model is asked: exact rows are shown to no code of a third party."""

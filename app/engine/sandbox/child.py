@@ -23,14 +23,8 @@ from pydantic import ValidationError
 from app.engine import compiled
 from app.engine.catalog import registry
 from app.engine.method import (
-    CountsModel,
     Preflight,
     Problem,
-    delta_share,
-    expected_errors,
-    looks_at_public_rows,
-    public_row_problems,
-    rows_to_ask,
 )
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
@@ -77,7 +71,7 @@ def _fit(session: RemoteSession) -> None:
         params = synthesizer.Params.model_validate(task.params)
         model = synthesizer.fit(session, params, task.public, task.seed, session.progress)
         data = model.dump()
-        statement = protocol.statement(expected_errors(model))
+        statement = protocol.statement(model.expected_errors())
     except ChannelClosed:
         raise
     except Exception as error:  # a third party may raise anything; its custodian reads it
@@ -128,8 +122,8 @@ def _checked(check: Check) -> Checked:
     return Checked(
         plain,
         preflight,
-        delta_share(synthesizer, params, check.schema),
-        looks_at_public_rows(synthesizer),
+        synthesizer.delta_set_aside(params, check.schema),
+        synthesizer.looks_at_public_rows,
     )
 
 
@@ -140,7 +134,7 @@ def _public_checked(channel: Channel, check: Check) -> Frame:
         return protocol.public_checked_frame(())
     public = _HostsChunks(channel, check.public.schema)
     return protocol.public_checked_frame(
-        public_row_problems(synthesizer, check.schema, check.unit, params, check.loss, public)
+        synthesizer.check_public(check.schema, check.unit, params, check.loss, public)
     )
 
 
@@ -177,10 +171,9 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
     synthesizer = registry.load(sample.name)
     model = synthesizer.load(sample.schema, sample.unit, sample.model)
     if sample.kind == "counts":
-        counting: CountsModel = model  # type: ignore[assignment]  # asked of those that count
-        channel.send(protocol.counts_frame(counting.counts()))
+        channel.send(protocol.counts_frame(model.counts()))
         return
-    rows = rows_to_ask(model, sample.rows, sample.most_rows)
+    rows = model.rows_to_ask(sample.rows, sample.most_rows)
     for part in protocol.table_parts(model.sample(rows, generator(sample.seed))):
         channel.send(part)
 

@@ -39,12 +39,15 @@ from app.engine.inference.rounding import apportion, shuffled_cells
 from app.engine.inference.shrinkage import CountNoise, shrunk
 from app.engine.method import (
     CountsTable,
+    Example,
     Limits,
+    Model,
     Preflight,
     Problem,
     Progress,
     PublicFacts,
     Session,
+    Synthesizer,
 )
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
@@ -101,7 +104,7 @@ class HistogramParams(PresetParams):
 
 
 @dataclass(frozen=True)
-class HistogramModel:
+class HistogramModel(Model):
     """Non-negative whole counts, shape `axes.shape`, and the noisy size of the table."""
 
     axes: Axes
@@ -147,12 +150,15 @@ class HistogramModel:
         return pack(header, {"counts": narrowed(self.values)})
 
 
-class Histogram:
+class Histogram(Synthesizer):
     name = "histogram"
     title = "Noisy histogram over chosen columns"
     reference = "The baseline of the NIST Temporal Map Challenge (2020), with bounded contribution"
     outputs = ("rows", "counts")
     Params = HistogramParams
+    example = Example(
+        params={"columns": ["shift", "payment_type"], "post_processing": "project"},
+    )
 
     def check(
         self,
@@ -182,7 +188,7 @@ class Histogram:
         )
         return Preflight(cells, memory, errors[0], problems)
 
-    def delta_for_values(self, params: HistogramParams, schema: Schema) -> float:
+    def delta_share(self, params: HistogramParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(

@@ -32,7 +32,17 @@ from app.engine.entities.model import Entities, Grouper
 from app.engine.graphical.params import PreparationParams
 from app.engine.graphical.preparation import one_way_errors, plan_preparation, prepare
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.method import Case, Limits, Preflight, Progress, PublicFacts, Session
+from app.engine.method import (
+    Case,
+    Example,
+    Limits,
+    Model,
+    Preflight,
+    Progress,
+    PublicFacts,
+    Session,
+    Synthesizer,
+)
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import weights as stored_weights
 from app.engine.privacy.loss import PrivacyLoss
@@ -47,7 +57,7 @@ class IndependentParams(PreparationParams):
 
 
 @dataclass(frozen=True)
-class IndependentModel:
+class IndependentModel(Model):
     """Shares of each column's cells, in the order of the axes, each adding up to 1, and how rows
     lie within cells. `entities`, where they were bought, group the rows."""
 
@@ -87,11 +97,20 @@ class IndependentModel:
         return pack(header, arrays)
 
 
-class Independent:
+class Independent(Synthesizer):
     name = "independent"
     title = "Independent columns from noisy one-way histograms"
     reference = "The product-of-marginals baseline, e.g. Ping, Stoyanovich and Howe (2017)"
     Params = IndependentParams
+    example = Example(
+        guarantee={"epsilon": "0.5"},
+        rows=10000,
+    )
+    auto_rank = 30
+
+    def auto_reason(self, columns: int, unit: PrivacyUnit, public: PublicFacts | None) -> str:
+        del columns, unit, public
+        return "`independent` measures each column alone, which any table allows"
 
     def check(
         self,
@@ -114,7 +133,7 @@ class Independent:
         problems += noise_problems(errors, contribution)
         return plan.preflight(cells, memory, errors[0], problems)
 
-    def delta_for_values(self, params: IndependentParams, schema: Schema) -> float:
+    def delta_share(self, params: IndependentParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(

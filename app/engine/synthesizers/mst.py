@@ -32,7 +32,7 @@ from app.engine.graphical.spanning_tree import (
     least_loss,
     selection_seconds,
 )
-from app.engine.method import Case, Limits, Params, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Example, Limits, Params, Preflight, Problem, PublicFacts
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.entities.near_entities import (
@@ -106,6 +106,12 @@ class Mst(GraphicalMethod):
     title = "Maximum spanning tree of noisy two-way marginals"
     reference = "McKenna, Miklau and Sheldon (2021), Winning the NIST Contest"
     Params = MstParams
+    example = Example(rows=10000)
+    auto_rank = 20
+
+    def auto_reason(self, columns: int, unit: PrivacyUnit, public: PublicFacts | None) -> str:
+        del columns, unit, public
+        return "`mst` measures a single tree of pairs, and so needs less memory and time"
 
     def check(
         self,

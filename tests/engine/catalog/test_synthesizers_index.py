@@ -14,7 +14,7 @@ from app.engine.method import Limits, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 
-DOCS = Path(__file__).parents[3] / "docs" / "synthesizers"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "synthesizers"
 PAGE = (DOCS / "README.md").read_text()
 _LINES = re.findall(r"^\| \[`(\S+)`\]\((\S+)\) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.M)
 LINES = {name: (page, unit, public, guarantee) for name, page, _, unit, public, guarantee in _LINES}

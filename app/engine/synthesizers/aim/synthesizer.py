@@ -21,7 +21,7 @@ from app.engine.graphical.method import FittedTable, GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
 from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import Case, Limits, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Example, Limits, Preflight, Problem, PublicFacts
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.entities.near_entities import (
@@ -79,6 +79,13 @@ class Aim(GraphicalMethod):
     title = "Marginals chosen adaptively for a workload, with bounds on every error"
     reference = "McKenna, Mullins, Sheldon and Miklau (2022), AIM"
     Params = AimParams
+    example = Example(
+        params={
+            "columns": ["shift", "pickup_community_area", "payment_type", "fare"],
+            "target": "payment_type",
+        },
+        rows=10000,
+    )
 
     def check(
         self,

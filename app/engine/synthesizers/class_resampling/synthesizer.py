@@ -17,14 +17,15 @@ from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
 from app.engine.method import (
+    Example,
     Limits,
     Preflight,
     Problem,
     Progress,
     PublicChunks,
     PublicFacts,
-    PublicUse,
     Session,
+    Synthesizer,
 )
 from app.engine.method.presets import PresetParams
 from app.engine.privacy.functions import evaluate
@@ -131,12 +132,16 @@ class ClassResamplingParams(PresetParams):
         return everything if self.columns is None else self.columns
 
 
-class ClassResampling:
+class ClassResampling(Synthesizer):
     name = "class_resampling"
     title = "Public entities resampled to noisy class counts"
     reference = "Histogram Sparsity Reduction, NIST Temporal Map Challenge Sprint 3 (2021)"
-    uses_public: PublicUse = "required"
+    uses_public = "required"
     Params = ClassResamplingParams
+    example = Example(
+        params={"classes": [{"feature": "rows", "cuts": [3, 10, 30]}]},
+        guarantee={"epsilon": 1},
+    )
 
     def check(
         self,
@@ -292,9 +297,9 @@ def _post_processed(
 def _scaled_down(
     model: ClassResamplingModel, most_rows: int, rng: np.random.Generator
 ) -> ClassResamplingModel:
-    expected = float(model.counts @ model.mean_rows)
+    expected = float(model.class_counts @ model.mean_rows)
     if expected <= most_rows:
         return model
-    entities = int(model.counts.sum() * (most_rows / expected))
-    counts = apportion(model.counts.astype(np.float64), entities, rng)
-    return replace(model, counts=counts)
+    entities = int(model.class_counts.sum() * (most_rows / expected))
+    counts = apportion(model.class_counts.astype(np.float64), entities, rng)
+    return replace(model, class_counts=counts)
