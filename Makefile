@@ -38,7 +38,8 @@ demo: $(STAMP) $(WARM)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP) $(WARM) chromium
-	$(BIN)/python -m pytest $(TESTS) -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest $(TESTS) -n $(TEST_PROCESSES) --dist loadfile \
+	  --no-loadscope-reorder $(PYTEST_OPTIONS)
 
 serve: $(STAMP) $(WARM)
 	$(BIN)/halftone serve --host $(HOST) --port $(PORT)

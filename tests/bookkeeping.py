@@ -22,6 +22,7 @@ from app.engine.privacy.loss import (
 )
 from app.ledger import accounts, admission
 from app.ledger.models import AccountRow, GrantRow
+from app.ledger.terms import Terms
 from app.security.models import PrincipalRow
 
 
@@ -126,13 +127,13 @@ class Books:
         approximate_delta: int = 0,
         detail: dict[str, Any] | None = None,
     ) -> admission.Admission:
+        account = self.account(session)
         return admission.admit(
             session,
-            account=self.account(session),
+            account=account,
             grant=grant,
             reveal_account=reveal_account,
-            guarantee=asked,
-            approximate_delta=approximate_delta,
+            terms=Terms.of(asked, Accountant(account.accountant), approximate_delta),
             dataset_id=self.dataset_id,
             release_id=release_id or new_id("rl"),
             principal_id=self.owner_id if grant is None else grant.principal_id,

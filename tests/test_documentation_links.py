@@ -54,3 +54,13 @@ def test_functions_of_the_walks_are_in_the_files_that_these_name() -> None:
     for name, path in named:
         defined = rf"^ *(?:def|async def|class) {name.split('.')[-1]}\b"
         assert re.search(defined, (ROOT / path).read_text(), re.M), f"{name} in {path}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = {
+        (page.parent / target).resolve()
+        for page in (ROOT / "docs/index.md", ROOT / "docs/reference/synthesizers/README.md")
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    }
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert pages - linked == {ROOT / "docs/index.md"}

@@ -20,15 +20,15 @@ from app.engine.grouping import Grouping
 
 Codes = Mapping[str, NDArray[Any]]
 Counts = NDArray[np.int64]
+# Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings.
 Cells = NDArray[Any]
-"""Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings."""
 
+# The most cells that are counted one by one; of larger marginals those that occur are.
 _DENSE_CELLS = 2**22
-"""The most cells that are counted one by one; of larger marginals those that occur are."""
+# About how many counts of one table are held at a time.
 _CELLS_AT_ONCE = 2**24
-"""About how many counts of one table are held at a time."""
+# Cells that an int64 can number.
 _MOST_NUMBERED = 2**63
-"""Cells that an int64 tells apart."""
 
 
 class ChunkedTable(Protocol):
@@ -67,7 +67,7 @@ class Marginal:
 
 
 def total_variation(real: Counts, synthetic: Counts) -> float:
-    """Half the L1 distance of the shares of the same cells, in [0, 1].
+    """Half the L1 distance of the relative frequencies of the same cells, in [0, 1].
 
     0 for two empty tables, 1 where only one is empty.
     """

@@ -1,7 +1,7 @@
 """How near a synthetic table is to the real one: the scores of the NIST Temporal Map Challenge.
 
 The scores compare with exact rows, so they are for public tables and for the custodian alone.
-Columns are integer arrays of equal length: values, cells or bins, told apart by equality only.
+Columns are integer arrays of equal length: values, cells or bins, compared by equality only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 SPRINT3_GROUP = ("pickup_community_area", "shift")
 SPRINT3_MAP = ("pickup_community_area", "dropoff_community_area")
+# The columns whose pairs are scored, with the inner edges of their bins (closed on the left).
 SPRINT3_EDGES: Mapping[str, tuple[int, ...] | None] = {
     "company_id": None,
     "dropoff_community_area": None,
@@ -30,7 +31,6 @@ SPRINT3_EDGES: Mapping[str, tuple[int, ...] | None] = {
     "trip_seconds": tuple(range(0, 2000, 200)),
     "trip_miles": tuple(range(0, 100, 10)),
 }
-"""The columns whose pairs are scored, with the inner edges of their bins (closed on the left)."""
 
 CONJUNCTIONS = 50
 TOLERANCES = (5, 50)

@@ -32,7 +32,7 @@ def warm() -> list[str]:
 
 
 def _runs(name: str) -> bool:
-    """Whether it takes the table without being told more; if so, it was fitted and sampled."""
+    """Whether it accepts the table with default params; if so, it was fitted and sampled."""
     synthesizer = registry.builtin(name)
     try:
         params = synthesizer.Params()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.marginals import Marginal
-from app.engine.method import CombinationsModel, CountsTable
+from app.engine.method import CountsTable
 from app.engine.privacy.journal import Record
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.sandbox.protocol import Sample, expected_errors_of
@@ -26,6 +26,7 @@ from app.releases import repository as releases
 from app.releases import results, samples
 from app.releases.models import ReleaseRow
 from app.reports import repository, service
+from app.reports.combinations import PublishedCombinations
 from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows
 from app.reports.synthetic import SyntheticRows
@@ -111,17 +112,26 @@ class _Order:
             columns,
             _measured(self.records, self.schema, self.unit, columns),
             expected_errors_of(stated, self.schema),
-            cast(CombinationsModel, model) if hasattr(model, "combination_errors") else None,
+            _published_combinations(model),
             {} if axes is None else axes.groupings,
         )
 
     def _built_in_model(self) -> Any:
-        """None of a third party, to whose code exact rows are not shown."""
+        """For the cells and counts that it published; None of a third party's method."""
         try:
             synthesizer = registry.builtin(self.release.synthesizer)
         except registry.UnknownSynthesizer:
             return None
         return synthesizer.load(self.schema, self.unit, self.model)
+
+
+def _published_combinations(model: Any) -> PublishedCombinations | None:
+    # Methods are imported when they are first used, so that a worker starts at once.
+    from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
+
+    if not isinstance(model, AggregateSeededModel):
+        return None
+    return PublishedCombinations(model.layout, model.aggregates)
 
 
 def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> SyntheticRows:

@@ -14,40 +14,34 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.engine.privacy.accounting import GuaranteeNotAccepted, largest_epsilon, open_guarantee
-from app.engine.privacy.loss import (
-    EPSILON_UNIT,
-    Accountant,
-    Charge,
-    Guarantee,
-    PrivacyLoss,
-    from_units,
-)
+from app.engine.privacy.accounting import largest_epsilon
+from app.engine.privacy.loss import EPSILON_UNIT, Accountant, Charge, from_units
 from app.ledger import repository
 from app.ledger.entries import AccountSuspended, append, forget_amounts
 from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head, Position
-from app.problems import BudgetExceeded, Conflict, HalftoneError, Invalid, NotFound
+from app.ledger.terms import Terms
+from app.problems import BudgetExceeded, Conflict, HalftoneError, NotFound
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A release that was charged: what it cost, and the loss that its session opens with."""
+    """A release that was charged: what it cost, and the ledger's entry for it."""
 
     charge: Charge
-    loss: PrivacyLoss
     ledger_sequence: int
     ledger_hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What `admit` would do now. `remaining_after` is what the caller could still spend
-    then, out of the scopes they may see; None where nothing fits or nothing may be told.
-    `refusal` is what `admit` would raise, None where it would charge."""
+    """What `admit` would do now.
 
-    charge: Charge
-    loss: PrivacyLoss
+    `remaining_after` is what the caller could still spend afterwards, in the scopes that they
+    may see; None if the release does not fit, or if they may see no scope. `refusal` is what
+    `admit` would raise, None if it would charge.
+    """
+
     remaining_after: dict[str, str] | None
     refusal: HalftoneError | None
 
@@ -62,8 +56,7 @@ def admit(
     account: AccountRow,
     grant: GrantRow | None,
     reveal_account: bool,
-    guarantee: Guarantee,
-    approximate_delta: int,
+    terms: Terms,
     dataset_id: str,
     release_id: str,
     principal_id: str,
@@ -71,12 +64,11 @@ def admit(
 ) -> Admission:
     """Charge a release to its account and grant, or change nothing.
 
-    Raises `Invalid` for a guarantee that the accountant does not take, `BudgetExceeded` if
-    a scope cannot cover it, `NotFound` if the grant was revoked, `AccountSuspended` if the
-    ledger does not add up (the transaction is then not to be committed). Without
-    `reveal_account` a refusal tells no total of the account.
+    Raises `BudgetExceeded` if a scope cannot cover it, `NotFound` if the grant was revoked,
+    `AccountSuspended` if the ledger does not add up (the transaction is then not to be
+    committed). Without `reveal_account` a refusal states no total of the account.
     """
-    request = _Request(account, grant, reveal_account, guarantee, approximate_delta)
+    request = _Request(account, grant, reveal_account, terms)
     head = request.spend(session)
     if head is None:
         raise request.refusal(session) or AccountSuspended()
@@ -85,15 +77,15 @@ def admit(
         account.id,
         head,
         kind="charge",
-        amount=request.charge,
+        amount=terms.charge,
         dataset_id=dataset_id,
         release_id=release_id,
         grant_id=None if grant is None else grant.id,
         principal_id=principal_id,
-        detail={**detail, "guarantee": guarantee.as_wire()},
+        detail={**detail, "guarantee": terms.guarantee.as_wire()},
     )
     forget_amounts(session, account, grant)
-    return Admission(request.charge, request.loss, booked.entry.sequence, booked.hash)
+    return Admission(terms.charge, booked.entry.sequence, booked.hash)
 
 
 def preview(
@@ -102,49 +94,39 @@ def preview(
     account: AccountRow,
     grant: GrantRow | None,
     reveal_account: bool,
-    guarantee: Guarantee,
-    approximate_delta: int,
+    terms: Terms,
 ) -> Preview:
-    """What admission would say now; nothing is changed. Raises `Invalid` as `admit` does."""
-    request = _Request(account, grant, reveal_account, guarantee, approximate_delta)
+    """What `admit` would answer now; nothing is changed."""
+    request = _Request(account, grant, reveal_account, terms)
     refusal = request.refusal(session)
     left = request.visible_remaining(session)
     after = None
     if refusal is None and left is not None:
-        rest = Charge(left.primary - request.charge.primary, left.delta - request.charge.delta)
-        after = rest.as_wire(request.accountant)
-    return Preview(request.charge, request.loss, after, refusal)
+        rest = Charge(left.primary - terms.charge.primary, left.delta - terms.charge.delta)
+        after = rest.as_wire(terms.accountant)
+    return Preview(after, refusal)
 
 
 class _Request:
-    """A guarantee asked for on an account, turned into its charge from public facts."""
+    """Terms asked for on an account, and on a grant where there is one."""
 
     def __init__(
-        self,
-        account: AccountRow,
-        grant: GrantRow | None,
-        reveal_account: bool,
-        guarantee: Guarantee,
-        approximate_delta: int,
+        self, account: AccountRow, grant: GrantRow | None, reveal_account: bool, terms: Terms
     ) -> None:
+        # An account's accountant never changes, and amounts mean nothing in another's units.
+        assert account.accountant == terms.accountant
         self._account_id = account.id
         self._grant_id = None if grant is None else grant.id
         self._reveal_account = reveal_account
-        self._guarantee = guarantee
-        self._approximate_delta = approximate_delta
-        self.accountant = Accountant(account.accountant)
-        try:
-            self.charge, self.loss = open_guarantee(guarantee, self.accountant, approximate_delta)
-        except GuaranteeNotAccepted as error:
-            raise Invalid.at(error.pointer, error.message, error.remedy) from None
+        self._terms = terms
 
     def spend(self, session: Session) -> Head | None:
         """Charge every scope, or none of them if one cannot cover it: then None."""
         if self._grant_id is None:
-            return repository.spend(session, self._account_id, self.charge)
+            return repository.spend(session, self._account_id, self._terms.charge)
         with session.begin_nested() as both:
-            head = repository.spend(session, self._account_id, self.charge)
-            if head and repository.spend_allowance(session, self._grant_id, self.charge):
+            head = repository.spend(session, self._account_id, self._terms.charge)
+            if head and repository.spend_allowance(session, self._grant_id, self._terms.charge):
                 return head
             both.rollback()
         return None
@@ -154,15 +136,15 @@ class _Request:
         account = repository.account_position(session, self._account_id)
         if not account.is_open:
             return AccountSuspended()
-        if not account.covers(self.charge):
-            return self._exceeded(session, account, "account", told=self._reveal_account)
+        if not account.covers(self._terms.charge):
+            return self._exceeded(session, account, "account", is_shown=self._reveal_account)
         if self._grant_id is None:
             return None
         grant = repository.grant_position(session, self._grant_id)
         if not grant.is_open:
             return NotFound()
-        if not grant.covers(self.charge):
-            return self._exceeded(session, grant, "grant", told=True)
+        if not grant.covers(self._terms.charge):
+            return self._exceeded(session, grant, "grant", is_shown=True)
         return None
 
     def visible_remaining(self, session: Session) -> Charge | None:
@@ -180,27 +162,28 @@ class _Request:
         )
 
     def _exceeded(
-        self, session: Session, position: Position, scope: str, *, told: bool
+        self, session: Session, position: Position, scope: str, *, is_shown: bool
     ) -> BudgetExceeded:
         remaining = position.remaining
         assert remaining is not None
-        primary = "epsilon" if self.accountant is Accountant.BASIC else "rho"
+        primary = "epsilon" if self._terms.accountant is Accountant.BASIC else "rho"
         whose = "budget" if scope == "account" else "allowance"
         return BudgetExceeded(
             f"The release costs more than the {whose} has left.",
-            requested=self.charge.as_wire(self.accountant),
-            spent=position.spent.as_wire(self.accountant) if told else None,
-            remaining=remaining.as_wire(self.accountant) if told else None,
+            requested=self._terms.charge.as_wire(self._terms.accountant),
+            spent=position.spent.as_wire(self._terms.accountant) if is_shown else None,
+            remaining=remaining.as_wire(self._terms.accountant) if is_shown else None,
             scope=scope,
-            limited_by=primary if self.charge.primary > remaining.primary else "delta",
-            largest_epsilon=self._largest_epsilon(session) if told else None,
+            limited_by=primary if self._terms.charge.primary > remaining.primary else "delta",
+            largest_epsilon=self._largest_epsilon(session) if is_shown else None,
         )
 
     def _largest_epsilon(self, session: Session) -> str | None:
         left = self.visible_remaining(session)
         if left is None:
             return None
-        units = largest_epsilon(left, self._guarantee, self.accountant, self._approximate_delta)
+        terms = self._terms
+        units = largest_epsilon(left, terms.guarantee, terms.accountant, terms.approximate_delta)
         return None if units is None else from_units(units, EPSILON_UNIT)
 
 

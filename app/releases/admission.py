@@ -14,9 +14,10 @@ from app.ledger import admission as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
 from app.queue import jobs
-from app.releases import costing, events, repository, samples, service
+from app.releases import choice, events, repository, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
+from app.releases.facts import accepting, public_facts, read_facts
 from app.releases.models import ReleaseRow
 from app.releases.schemas import ReleaseIn
 from app.security.principals import Principal
@@ -62,8 +63,8 @@ def prepare(
             return None
         samples.check_room(session, principal.id, settings)
         access = open_dataset(session, principal, dataset_id)
-        facts = costing.read_facts(session, access, principal, form)
-    costed = costing.cost(facts, catalogue, form, database, settings)
+        facts = read_facts(session, access, principal, form, database, settings)
+    costed = choice.cost(facts, catalogue, form, settings)
     if costed.problems:
         raise Invalid("The release cannot run as asked.", errors=costed.problems)
     return Prepared(access, form, costed)
@@ -86,10 +87,10 @@ def admit(
     if prepared is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
     access = renewed(session, principal, prepared.access)
-    account = costing.accepting(access)
+    account = accepting(access)
     if access.dataset.state != "ready":
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
-    costing.public_facts(session, principal, prepared.form.public_dataset)
+    public_facts(session, principal, prepared.form.public_dataset)
     release = _charge(
         session, principal, access, account, release_id, prepared.form, prepared.costing
     )
@@ -117,14 +118,12 @@ def _charge(
     entry, terms = costed.entry, costed.terms
     assert entry is not None
     assert terms is not None
-    guarantee = terms.guarantee
-    admission = ledger.admit(
+    booked = ledger.admit(
         session,
         account=account,
         grant=access.grant,
         reveal_account=access.shows_budget,
-        guarantee=guarantee,
-        approximate_delta=terms.approximate_delta,
+        terms=terms,
         dataset_id=access.dataset.id,
         release_id=release_id,
         principal_id=principal.id,
@@ -140,12 +139,12 @@ def _charge(
         synthesizer_version=entry.version,
         assurance=entry.assurance,
         params=costed.params,
-        guarantee=guarantee.as_wire(),
-        charge_primary=admission.charge.primary,
-        charge_delta=admission.charge.delta,
-        loss_kind=admission.loss.kind,
-        loss_amount=admission.loss.amount,
-        loss_delta=admission.loss.delta,
+        guarantee=terms.guarantee.as_wire(),
+        charge_primary=terms.charge.primary,
+        charge_delta=terms.charge.delta,
+        loss_kind=terms.loss.kind,
+        loss_amount=terms.loss.amount,
+        loss_delta=terms.loss.delta,
         rows=form.rows,
         public_dataset_id=form.public_dataset,
         seed=samples.new_seed(),
@@ -153,6 +152,6 @@ def _charge(
         progress=0.0,
         stage="queued",
         refunded=False,
-        ledger_sequence=admission.ledger_sequence,
+        ledger_sequence=booked.ledger_sequence,
         created_at=now(),
     )

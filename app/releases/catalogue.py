@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -23,18 +23,14 @@ from app.engine.adapters.virtualenvs import is_installed
 from app.engine.catalog import auto, registry
 from app.engine.catalog.auto import AUTO, AutoParams
 from app.engine.catalog.registry import Entry
-from app.engine.method import (
-    Limits,
-    Problem,
-    PublicFacts,
-)
-from app.engine.privacy.loss import PrivacyLoss
+from app.engine.method import Preflight, Problem, Synthesizer
 from app.engine.privacy.messages import loss_to_json
-from app.engine.sandbox.protocol import Check, Checked
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.sandbox import answers
+from app.engine.sandbox.protocol import Check, FormRead, ReadForm
+from app.engine.schema import Schema
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
-from app.sandbox.child import ChildHost, ChildUnusable
+from app.sandbox.child import AskedChild, ChildHost, ChildUnusable
 from app.settings import Settings
 
 _MOST_REMEMBERED = 256
@@ -43,15 +39,16 @@ _MOST_REMEMBERED = 256
 log = logging.getLogger("halftone.synthesizers")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a synthesizer is asked about: the public facts of one request."""
+class Asked(Protocol):
+    """A synthesizer that is asked, in this order, about a form and about a run."""
 
-    schema: Schema
-    unit: PrivacyUnit
-    loss: PrivacyLoss
-    public: PublicFacts | None
-    limits: Limits
+    def read_form(self, form: dict[str, Any], schema: Schema) -> FormRead:
+        """Raises `Invalid` for a malformed form, and where there is no answer."""
+        ...
+
+    def check(self, check: Check) -> Preflight:
+        """Raises `Invalid` where there is no answer."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,59 +114,38 @@ class Catalogue:
                 self._described[name] = described
             return self._described[name]
 
-    def check(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
-        """The form with its defaults, and what a run would need. Raises `Invalid`.
+    @contextlib.contextmanager
+    def asking(self, entry: Entry) -> Iterator[Asked]:
+        """Questions to one synthesizer; a third party answers all of them within one time limit."""
+        if entry.ours:
+            yield _Here(registry.ours(entry.name))
+            return
+        with ChildHost(self._settings).asking() as child:
+            yield _InChild(entry, child)
 
-        `case.loss` has what `delta_share` of an earlier answer set aside, if it said any.
-        """
-        if not entry.ours:
-            return self._check_in_child(entry, form, case)
-        synthesizer = registry.ours(entry.name)
-        try:
-            params = synthesizer.Params.model_validate(form)
-        except ValidationError as error:
-            fields = ", ".join(f"`{field}`" for field in synthesizer.Params.model_fields)
-            raise _bad_form(form_faults(error, form, f"Send params of these: {fields}.")) from None
-        preflight = synthesizer.check(
-            case.schema, case.unit, params, case.loss, case.public, case.limits
-        )
-        return Checked(
-            params.model_dump(mode="json", exclude_none=True),
-            preflight,
-            synthesizer.delta_set_aside(params, case.schema),
-            synthesizer.looks_at_public_rows,
-        )
-
-    def check_public(
-        self, entry: Entry, params: dict[str, Any], case: Case, rows: PublicRows
-    ) -> tuple[Problem, ...]:
+    def check_public(self, entry: Entry, check: Check, rows: PublicRows) -> tuple[Problem, ...]:
         """What only the rows of the public dataset tell, of a request that `check` let pass.
 
         What was found is remembered, so that they are read once for a preflight and the release
         that follows it. Raises `PublicRowsGone`, and `Invalid` where a child does not answer.
         """
-        question = _question(entry, params, case, rows.dataset_id)
+        question = _question(entry, check, rows.dataset_id)
         with self._remembering:
             if question in self._found:
                 self._found.move_to_end(question)
                 return self._found[question]
-        found = self._public_problems(entry, params, case, rows)
+        found = self._public_problems(entry, check, rows)
         with self._remembering:
             self._found[question] = found
             while len(self._found) > _MOST_REMEMBERED:
                 self._found.popitem(last=False)
         return found
 
-    def _public_problems(
-        self, entry: Entry, params: dict[str, Any], case: Case, rows: PublicRows
-    ) -> tuple[Problem, ...]:
+    def _public_problems(self, entry: Entry, check: Check, rows: PublicRows) -> tuple[Problem, ...]:
         if entry.ours:
-            synthesizer = registry.ours(entry.name)
-            form = synthesizer.Params.model_validate(params)
-            return tuple(synthesizer.check_public(case.schema, case.unit, form, case.loss, rows))
-        request = _asked_of_child(entry, params, case)
+            return answers.public_problems(registry.ours(entry.name), check, rows)
         with _answering(entry):
-            return ChildHost(self._settings).check_public(request, rows)
+            return ChildHost(self._settings).check_public(check, rows)
 
     def _is_there(self, entry: Entry) -> bool:
         return not entry.adapter or is_installed(self._settings.adapters, library_of(entry.name))
@@ -194,14 +170,6 @@ class Catalogue:
         except ValidationError as error:
             raise _bad_form(form_faults(error, form, _NAME_IT)) from None
 
-    def _check_in_child(self, entry: Entry, form: dict[str, Any], case: Case) -> Checked:
-        with _answering(entry):
-            checked = ChildHost(self._settings).check(_asked_of_child(entry, form, case))
-        if checked.params is None:
-            problems = checked.preflight.problems
-            raise _bad_form([FieldError(at.pointer, at.message, at.remedy) for at in problems])
-        return checked
-
     def _ask(self, entry: Entry) -> Description:
         if not entry.ours:
             return self._ask_in_child(entry)
@@ -222,8 +190,41 @@ class Catalogue:
         return Description(entry, said.title, said.reference, said.params_schema)
 
 
-def _asked_of_child(entry: Entry, form: dict[str, Any], case: Case) -> Check:
-    return Check(entry.name, form, case.schema, case.unit, case.loss, case.public, case.limits)
+class _Here:
+    """Asks a synthesizer in this process."""
+
+    def __init__(self, synthesizer: Synthesizer) -> None:
+        self._synthesizer = synthesizer
+
+    def read_form(self, form: dict[str, Any], schema: Schema) -> FormRead:
+        try:
+            return answers.form_read(self._synthesizer, form, schema)
+        except ValidationError as error:
+            fields = ", ".join(f"`{field}`" for field in self._synthesizer.Params.model_fields)
+            raise _bad_form(form_faults(error, form, f"Send params of these: {fields}.")) from None
+
+    def check(self, check: Check) -> Preflight:
+        return answers.preflight(self._synthesizer, check)
+
+
+class _InChild:
+    """Asks a third party's synthesizer, in its own process."""
+
+    def __init__(self, entry: Entry, child: AskedChild) -> None:
+        self._entry = entry
+        self._child = child
+
+    def read_form(self, form: dict[str, Any], schema: Schema) -> FormRead:
+        with _answering(self._entry):
+            read = self._child.read_form(ReadForm(self._entry.name, form, schema))
+        if read.params is None:
+            faults = [FieldError(at.pointer, at.message, at.remedy) for at in read.problems]
+            raise _bad_form(faults)
+        return read
+
+    def check(self, check: Check) -> Preflight:
+        with _answering(self._entry):
+            return self._child.check(check)
 
 
 @contextlib.contextmanager
@@ -236,13 +237,13 @@ def _answering(entry: Entry) -> Iterator[None]:
         raise _no_answer() from None
 
 
-def _question(entry: Entry, params: dict[str, Any], case: Case, dataset_id: str) -> str:
+def _question(entry: Entry, check: Check, dataset_id: str) -> str:
     """All that an answer about public rows depends on, as text: public facts."""
-    told = [
-        (entry.name, entry.version, params, dataset_id),
-        (case.schema.to_wire(), case.unit.to_wire(), loss_to_json(case.loss)),
+    facts = [
+        (entry.name, entry.version, check.form, dataset_id),
+        (check.schema.to_wire(), check.unit.to_wire(), loss_to_json(check.loss)),
     ]
-    return json.dumps(told, sort_keys=True)
+    return json.dumps(facts, sort_keys=True)
 
 
 def _bad_form(faults: list[FieldError]) -> Invalid:

@@ -1,13 +1,43 @@
-"""Faults that a pydantic model finds in a synthesizer's form, as the wire tells them."""
+"""A synthesizer's form as it was sent, and what pydantic finds wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from pydantic import ValidationError
 
-from app.problems import FieldError, remedy_for
+from app.engine.json_pointer import pointer
+from app.problems import FieldError, Invalid, remedy_for
+
+_LARGEST_EXPONENT = 300
+_DEEPEST = 32
+
+
+def plain_form(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The form with ordinary JSON numbers.
+
+    Raises `Invalid` for numbers out of range, and for a form that is nested too deeply.
+    """
+    plain: dict[str, Any] = _plain(dict(form), "/params")
+    return plain
+
+
+def _plain(value: Any, at: str, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise Invalid.at("/params", "The form is nested too deeply.", "Send a flatter one.")
+    if isinstance(value, dict):
+        return {name: _plain(item, at + pointer(name), depth + 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, at + pointer(place), depth + 1) for place, item in enumerate(value)]
+    if isinstance(value, Decimal):
+        if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
+            raise Invalid.at(at, "The number is out of range.", "Send a smaller one.")
+        return float(value)
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise Invalid.at(at, "The number is out of range.", "Send a smaller one.")
+    return value
 
 
 def form_faults(error: ValidationError, form: dict[str, Any], unknown: str) -> list[FieldError]:
@@ -17,7 +47,7 @@ def form_faults(error: ValidationError, form: dict[str, Any], unknown: str) -> l
     """
     return [
         FieldError(
-            pointer(_steps(fault["loc"], form)),
+            pointer("params", *_steps(fault["loc"], form)),
             fault["msg"],
             unknown
             if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1
@@ -25,13 +55,6 @@ def form_faults(error: ValidationError, form: dict[str, Any], unknown: str) -> l
         )
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-
-
-def pointer(steps: Sequence[str | int]) -> str:
-    """JSON pointer (RFC 6901) of a place in the form."""
-    return "/params" + "".join(
-        f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps
-    )
 
 
 def _steps(location: tuple[str | int, ...], form: Any) -> list[str | int]:

@@ -26,9 +26,14 @@ from app.engine.marginals import (
     distinct,
     total_variation,
 )
-from app.engine.method import CombinationErrors, CombinationsModel, ExpectedError
+from app.engine.method import ExpectedError
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
+from app.reports.combinations import (
+    CombinationErrors,
+    PublishedCombinations,
+    compared_combinations,
+)
 from app.reports.schemas import (
     Broken,
     CombinationFigures,
@@ -86,7 +91,7 @@ class Subject:
     """What is compared, from public facts: the dictionary, and what the release published.
 
     columns: those that the release models, in the dictionary's order. measured: the marginals
-    that it measured. combinations: its model, where it publishes counts of combinations. cells:
+    that it measured. combinations: where it publishes counts of combinations, these. cells:
     those of the model, in which it states errors, where they are not the dictionary's.
     """
 
@@ -95,7 +100,7 @@ class Subject:
     columns: tuple[str, ...]
     measured: tuple[Measured, ...]
     expected: tuple[ExpectedError, ...]
-    combinations: CombinationsModel | None
+    combinations: PublishedCombinations | None
     cells: Mapping[str, Grouping] = field(default_factory=dict)
 
     @property
@@ -260,11 +265,11 @@ class _Comparison:
         return _distance_of_numbers(*numbers)
 
     def combinations(self) -> CombinationFigures | None:
-        model = self._subject.combinations
-        if model is None or not self._fits_memory:
+        published = self._subject.combinations
+        if published is None or not self._fits_memory:
             return None
         real, synthetic = (self._in_memory(table) for table in self._sides)
-        errors = model.combination_errors(real, synthetic)
+        errors = compared_combinations(real, synthetic, published)
         return CombinationFigures(
             aggregates=[_combinations(each) for each in errors.aggregates],
             rows=[_combinations(each) for each in errors.rows],

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from app.database import is_unavailable
+from app.engine.json_pointer import pointer
 from app.problems import (
     PROBLEM_TYPE,
     FieldError,
@@ -41,7 +42,7 @@ def problem(request: Request, error: HalftoneError) -> Response:
 def pointer_of(location: tuple[Any, ...]) -> str:
     """JSON pointer of a pydantic error location; a query or header reads `/query/name`."""
     parts = location[1:] if location and location[0] == "body" else location
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+    return pointer(*parts)
 
 
 def field_errors(errors: Any) -> list[FieldError]:

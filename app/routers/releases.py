@@ -15,10 +15,11 @@ from sqlalchemy.orm import Session
 from app.access.permission import open_dataset
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
-from app.releases import admission, costing, events, repository, results, service, views
+from app.releases import admission, choice, costing, events, repository, results, service, views
 from app.releases.catalogue import Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
+from app.releases.facts import read_facts
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
 from app.releases.published import CertificateOut, MeasurementsOut
@@ -139,8 +140,8 @@ def preflight(
     """
     with database.read() as session:
         access = open_dataset(session, principal, dataset_id)
-        facts = costing.read_facts(session, access, principal, form)
-    costed = costing.cost(facts, catalogue, form, database, settings)
+        facts = read_facts(session, access, principal, form, database, settings)
+    costed = choice.cost(facts, catalogue, form, settings)
     preview = None
     if costed.terms is not None:
         with database.read() as session:

@@ -13,6 +13,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.datasets.staging import StagedFile, StagedWriter
+from app.engine.json_pointer import pointer
 from app.problems import HalftoneError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 from app.routers import multipart
 from app.routers.multipart import PartBegin, PartData
@@ -195,9 +196,8 @@ class FormReader(Generic[Spec]):
 
 
 def _misplaced(name: str, message: str) -> Invalid:
-    pointer = name[:LONGEST_HINT].replace("~", "~0").replace("/", "~1")
     return Invalid.at(
-        f"/{pointer}",
+        pointer(name[:LONGEST_HINT]),
         message,
         "Send multipart/form-data with `spec` (application/json) first, then `file`.",
     )

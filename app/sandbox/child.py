@@ -12,11 +12,11 @@ from typing import TypeVar
 from sqlalchemy.engine import make_url
 
 from app.engine.catalog import registry
-from app.engine.method import CountsTable, Problem, PublicChunks
+from app.engine.method import CountsTable, Preflight, Problem, PublicChunks
 from app.engine.privacy.wire import FrameError
 from app.engine.sandbox import host
 from app.engine.sandbox.host import ChildGaveUp
-from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample
+from app.engine.sandbox.protocol import Check, Describe, Described, FormRead, ReadForm, Sample
 from app.engine.table import Table
 from app.sandbox.process import ChildProcess
 from app.settings import Settings
@@ -69,9 +69,11 @@ class ChildHost:
         """A synthesizer in its own words. Raises `ChildUnusable`."""
         return self._ask(lambda child: host.describe(child.connection, Describe(name)))
 
-    def check(self, request: Check) -> Checked:
-        """Validate a form and forecast its run, from public facts. Raises `ChildUnusable`."""
-        return self._ask(lambda child: host.check(child.connection, request))
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[AskedChild]:
+        """One process for the questions before a run, within one time limit for all of them."""
+        with self._timed() as child:
+            yield AskedChild(child)
 
     def check_public(self, request: Check, public: PublicChunks) -> tuple[Problem, ...]:
         """What a synthesizer says of public rows. Raises `ChildUnusable`."""
@@ -115,15 +117,36 @@ class ChildHost:
         )
 
     def _ask(self, question: Callable[[ChildProcess], T]) -> T:
+        with self._timed() as child, _explained(child):
+            return question(child)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[ChildProcess]:
         with self.process(self._settings.job_memory_bytes) as child:
             limit = threading.Timer(self._settings.check_time_limit_s, child.kill)
             limit.daemon = True
             limit.start()
             try:
-                with _explained(child):
-                    return question(child)
+                yield child
             finally:
                 limit.cancel()
+
+
+class AskedChild:
+    """A synthesizer's process that is asked whether a run could be made."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._child = child
+
+    def read_form(self, request: ReadForm) -> FormRead:
+        """Validate a form. Raises `ChildUnusable`."""
+        with _explained(self._child):
+            return host.read_form(self._child.connection, request)
+
+    def check(self, request: Check) -> Preflight:
+        """Forecast a run, from public facts. Raises `ChildUnusable`."""
+        with _explained(self._child):
+            return host.check(self._child.connection, request)
 
 
 def adapters_folder(settings: Settings) -> Path | None:

@@ -4,8 +4,8 @@
 
 Serves the challenge's trips of 2022 (entity unit) and the public trips, sends every
 example of `docs/reference/synthesizers` that is for this table, and prints a Markdown table.
-Fails unless each certificate's losses add up to its charge, and each system that needs public data is refused
-without it, at that field.
+Fails unless each certificate's losses add up to its charge, and each system that needs public data
+is refused without it, at that field.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.service.known_tables import specification
 from bench.service.running import KEY, serving
 from bench.shared_data import DATA
 
-PAGES = Path(__file__).parents[2] / "docs" / "synthesizers"
+DOCS = Path(__file__).parents[2] / "docs"
 SYSTEMS = ("histogram", "archetypes", "linked_histograms", "class_resampling", "aggregate_seeded")
 FOR_ANOTHER_TABLE = {"sprint1"}
 """Presets whose columns the trips lack."""
@@ -78,7 +78,8 @@ class Served:
 
 def examples(system: str) -> Iterator[tuple[int, Example]]:
     """The requests on the system's page that are for the trips, numbered from 1."""
-    page = (PAGES / f"{system}.md").read_text()
+    folders = ("reference/synthesizers", "results")
+    page = "".join((DOCS / folder / f"{system}.md").read_text() for folder in folders)
     for number, text in enumerate(_EXAMPLE.findall(page), 1):
         request: Example = json.loads(text)
         if request["params"].get("preset") not in FOR_ANOTHER_TABLE:

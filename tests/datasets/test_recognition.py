@@ -12,9 +12,10 @@ from office import CSV, ENTITY, ENTITY_SCHEMA, Office, open_office, public_spec,
 from sqlalchemy import select
 
 from app.datasets.models import DatasetRow
-from app.engine.privacy.loss import EPSILON_UNIT, Guarantee, to_units
+from app.engine.privacy.loss import EPSILON_UNIT, Accountant, Guarantee, to_units
 from app.ledger import admission
 from app.ledger.models import AccountRow, LedgerRow
+from app.ledger.terms import Terms
 from app.security.models import AuditRow
 
 SHUFFLED = "pay,shift\n,20\nCash,3\nCard,4\n"
@@ -35,8 +36,7 @@ def charge(office: Office, dataset: dict[str, Any]) -> None:
             account=session.get_one(AccountRow, dataset["custodian"]["account_id"]),
             grant=None,
             reveal_account=True,
-            guarantee=Guarantee(epsilon=epsilon, rho=None, delta=None),
-            approximate_delta=0,
+            terms=Terms.of(Guarantee(epsilon=epsilon, rho=None, delta=None), Accountant.BASIC),
             dataset_id=dataset["id"],
             release_id="rl_a",
             principal_id=office.custodian.id,

@@ -100,10 +100,10 @@ class RecordingSession(LocalSession):
         self.records: list[Record] = []
         self.found: dict[str, list[str]] = {}
 
-    def _ask(self, question: Question) -> Answer:
+    def _answer_to(self, question: Question) -> Answer:
         self._noise.begin(len(self.records) + 1)
         try:
-            answer = super()._ask(question)
+            answer = super()._answer_to(question)
         except Exception as error:
             self.records.append({"refused": type(error).__name__})
             raise

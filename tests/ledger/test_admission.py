@@ -15,6 +15,7 @@ from app.engine.privacy.loss import Accountant, Charge
 from app.integrity import ledgers
 from app.ledger import accounts, admission
 from app.ledger.models import GrantRow
+from app.ledger.terms import Terms
 from app.problems import BudgetExceeded, Conflict, Invalid, NotFound
 
 
@@ -210,8 +211,7 @@ def test_a_preview_tells_what_admission_would_and_changes_nothing(database: Data
                 account=account,
                 grant=by,
                 reveal_account=reveal,
-                guarantee=guarantee(epsilon=epsilon),
-                approximate_delta=0,
+                terms=Terms.of(guarantee(epsilon=epsilon), Accountant.BASIC),
             )
 
         assert look("0.4", True, None).remaining_after == {"epsilon": "0.6", "delta": "0.000001"}

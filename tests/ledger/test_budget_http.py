@@ -13,6 +13,7 @@ from front_desk import Desk, Person, front_desk
 from app.engine.privacy.loss import Accountant
 from app.ledger import accounts, admission
 from app.ledger.chain import FIELDS, Entry
+from app.ledger.terms import Terms
 from app.problems import BudgetExceeded
 
 
@@ -247,8 +248,7 @@ def test_datasets_that_share_an_account_share_its_ledger_for_the_custodian_alone
                 account=books.account(session),
                 grant=grant,
                 reveal_account=False,
-                guarantee=guarantee(epsilon="1"),
-                approximate_delta=0,
+                terms=Terms.of(guarantee(epsilon="1"), Accountant.BASIC),
                 dataset_id=dataset_id,
                 release_id=f"rl_{dataset_id}",
                 principal_id=analyst.id,

@@ -18,6 +18,7 @@ from app.engine.privacy.loss import Accountant, Charge
 from app.integrity import ledgers
 from app.ledger import admission, budgets, repository
 from app.ledger.models import GrantRow
+from app.ledger.terms import Terms
 from app.problems import BudgetExceeded, Conflict
 from app.security.models import PrincipalRow
 
@@ -79,22 +80,23 @@ class Ledger(RuleBasedStateMachine):
             grant = None if who is None else session.get(GrantRow, self.grants[who].id)
             grant_id = None if grant is None else grant.id
             asked = guarantee(epsilon=epsilon, delta=delta)
+            account = self.books.account(session)
+            terms = Terms.of(asked, Accountant(account.accountant))
             seen = admission.preview(
                 session,
-                account=self.books.account(session),
+                account=account,
                 grant=grant,
                 reveal_account=True,
-                guarantee=asked,
-                approximate_delta=0,
+                terms=terms,
             )
-            assert seen.fits == self._fits(seen.charge, grant_id)
+            assert seen.fits == self._fits(terms.charge, grant_id)
             try:
                 admitted = self.books.admit(session, asked, grant=grant, release_id=release_id)
             except BudgetExceeded:
                 assert not seen.fits
             else:
                 assert seen.fits
-                assert admitted.charge == seen.charge
+                assert admitted.charge == terms.charge
                 self.charges[release_id] = (admitted.charge, grant_id)
 
     @precondition(lambda self: self.charges)

@@ -10,12 +10,12 @@ from release_world import World, wanted
 from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
 from app.engine.catalog.third_party import adapted
-from app.engine.method import Limits, Preflight
+from app.engine.method import Preflight
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import Accountant, PrivacyLoss
 from app.engine.sandbox import child
-from app.engine.sandbox.protocol import Check, Checked
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.sandbox.protocol import FormRead, ReadForm
+from app.engine.schema import Schema
 from app.engine.synthesizers.histogram import Histogram
 from app.jobs.fit import _Order
 from app.releases.models import ReleaseRow
@@ -54,7 +54,8 @@ def test_the_share_is_set_aside_in_the_session_and_comes_out_of_the_guarantee(
     row = booked(service, answer.json()["id"])
     assert (row.charge_primary, row.charge_delta) == (ONE, ONE)
     assert (row.loss_amount, row.loss_delta) == (rho_for(ONE, ONE * 3 // 4), ONE // 4)
-    assert asked[-1] == PrivacyLoss.zcdp(row.loss_amount, row.loss_delta)
+    # The guarantee is opened once, after the form was read, and `check` is asked once.
+    assert asked == [PrivacyLoss.zcdp(row.loss_amount, row.loss_delta)]
 
 
 def test_on_zcdp_the_share_is_charged_beside_rho(service: World, asked: list[PrivacyLoss]) -> None:
@@ -102,18 +103,9 @@ class Guest:
 
 def test_a_child_tells_the_share_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "load", lambda _: adapted(Guest()))
-    schema = Schema.parse({"fields": [{"name": "a", "type": "boolean"}]})
-    request = Check(
-        "guest",
-        {"columns": ["a"]},
-        schema,
-        PrivacyUnit("row"),
-        PrivacyLoss.zcdp(ONE),
-        None,
-        Limits(10, None, 2**30, 10.0),
-    )
-    checked = Checked.from_frame(child._checked(request).to_frame())
-    assert checked.delta_share == 0.5
+    request = ReadForm("guest", {"columns": ["good"]}, SCHEMA)
+    read = FormRead.from_frame(child._form_read(request).to_frame())
+    assert read.delta_share == 0.5
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])

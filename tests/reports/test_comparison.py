@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.table_size import Size
 from app.engine.grouping import Grouping
 from app.engine.marginals import Marginal
 from app.engine.method import ExpectedError
@@ -19,9 +18,9 @@ from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
 from app.engine.synthesizers.aggregate_seeded.layout import Layout
-from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, Making
 from app.engine.table import Table
 from app.reports import comparison
+from app.reports.combinations import PublishedCombinations
 from app.reports.comparison import Measured, Subject, compared
 from app.reports.exact import ExactRows
 from app.reports.schemas import Exact
@@ -231,11 +230,9 @@ def aggregates(*levels: dict[tuple[int, ...], int]) -> Aggregates:
     )
 
 
-def model(schema: Schema, kept: Aggregates) -> AggregateSeededModel:
+def published(schema: Schema, kept: Aggregates) -> PublishedCombinations:
     axes = Axes({column.name: column.grouping for column in schema.columns})
-    layout = Layout(axes, (None,) * len(axes.shape), {})
-    making = Making(False, 95.0, 1.0, None, "required")
-    return AggregateSeededModel(layout, kept, Size(4, None, None), making, 1.0)
+    return PublishedCombinations(Layout(axes, (None,) * len(axes.shape), {}), kept)
 
 
 KEPT = aggregates(
@@ -246,7 +243,7 @@ KEPT = aggregates(
 
 def test_combination_errors_by_hand() -> None:
     schema = digits("ab")
-    found = figures(REAL, MADE, schema, combinations=model(schema, KEPT)).combinations
+    found = figures(REAL, MADE, schema, combinations=published(schema, KEPT)).combinations
     assert found is not None
     singles, pairs = found.aggregates
     assert (singles.original, singles.reported, singles.suppressed, singles.fabricated) == (
@@ -274,7 +271,7 @@ def test_combinations_are_of_entities_on_an_entity_unit() -> None:
     schema = digits("ab", entity=True)
     owners = ([1, 1, 2, 2], [0, 0, 1, 2])
     found = figures(
-        REAL, MADE, schema, owners=owners, combinations=model(schema, KEPT)
+        REAL, MADE, schema, owners=owners, combinations=published(schema, KEPT)
     ).combinations
     assert found is not None
     singles, pairs = found.aggregates
@@ -289,18 +286,18 @@ def test_combinations_of_a_large_table_are_left_out_and_it_is_said(
 ) -> None:
     monkeypatch.setattr(comparison, "MOST_VALUES_IN_MEMORY", 7)
     schema = digits("ab")
-    found = figures(REAL, MADE, schema, combinations=model(schema, KEPT))
+    found = figures(REAL, MADE, schema, combinations=published(schema, KEPT))
     assert found.combinations is None
     assert found.left_out == ["combinations: the tables are too large to count them in memory"]
 
 
 def test_lengths_with_too_many_combinations_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.engine.synthesizers.aggregate_seeded.model._MOST_COUNTED", 4)
+    monkeypatch.setattr("app.reports.combinations.MOST_COUNTED", 4)
     schema = digits("ab")
-    found = figures(REAL[:2], MADE[:2], schema, combinations=model(schema, KEPT)).combinations
+    found = figures(REAL[:2], MADE[:2], schema, combinations=published(schema, KEPT)).combinations
     assert found is not None
     assert [each.length for each in found.aggregates] == [1, 2]  # 2 axes and one pair, 2 rows each
-    found = figures(REAL, MADE, schema, combinations=model(schema, KEPT)).combinations
+    found = figures(REAL, MADE, schema, combinations=published(schema, KEPT)).combinations
     assert found is not None
     assert found.rows == []
 
@@ -310,7 +307,7 @@ def test_nothing_is_as_far_from_something_as_can_be() -> None:
     schema = digits("ab", rules, entity=True)
     for real, made in (([], MADE), (REAL, []), ([], [])):
         owners = (np.arange(len(real)), np.arange(len(made)))
-        found = figures(real, made, schema, owners=owners, combinations=model(schema, KEPT))
+        found = figures(real, made, schema, owners=owners, combinations=published(schema, KEPT))
         distance = float(bool(real or made))
         assert found.pairs.mean == distance
         assert found.entities is not None

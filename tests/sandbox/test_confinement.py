@@ -18,7 +18,7 @@ from forge import confined
 
 from app.engine.method import Limits
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.sandbox.protocol import Check
+from app.engine.sandbox.protocol import Check, ReadForm
 from app.engine.schema import PrivacyUnit, Schema
 from app.sandbox import process
 from app.sandbox.child import ChildHost, ChildUnusable, of_the_store
@@ -292,10 +292,10 @@ def check_request(form: dict[str, object]) -> Check:
 def test_a_host_describes_and_checks_in_a_process() -> None:
     host = ChildHost(Settings())
     assert host.describe("histogram").name == "histogram"
-    checked = host.check(check_request({}))
-    assert checked.params is not None
-    assert checked.preflight.cells == 3  # red, blue and null
-    assert host.check(check_request({"unknown": 1})).params is None
+    with host.asking() as asked:
+        assert asked.read_form(ReadForm("histogram", {}, SCHEMA)).params is not None
+        assert asked.check(check_request({})).cells == 3  # red, blue and null
+        assert asked.read_form(ReadForm("histogram", {"unknown": 1}, SCHEMA)).params is None
 
 
 def test_an_unknown_synthesizer_is_unusable() -> None:

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.engine.grouping import Grouping
+from app.engine.json_pointer import escaped
 from app.engine.method import Problem
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import Column, QuantileBins, Schema
 
+# A number of bins, or their edges as values of the column's type.
 Bins = Annotated[int, Field(ge=1)] | Annotated[list[int | float | str], Field(max_length=100_000)]
-"""A number of bins, or their edges as values of the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,3 @@ def found_values_problem(name: str) -> Problem:
         f"the dictionary has the values of `{name}` found, which this synthesizer does not do",
         "name the columns that are wanted, without it",
     )
-
-
-def escaped(name: str) -> str:
-    """A name as a step of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")

@@ -16,8 +16,8 @@ from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
 from app.engine.privacy.unit_budget import UnitBudget
 
+# The error of what nothing is spent on: beyond any noise, but still a number on the wire.
 UNMEASURED = 2.0**62
-"""The error of what nothing is spent on: beyond any noise, but still a number on the wire."""
 
 
 class ChosenRule(Params):
@@ -77,10 +77,10 @@ class ClippedCounts(Params):
 
 ContributionForm = Annotated[AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")]
 
+# The same where entities are measured, so that a rule can be chosen.
 RuleForm = Annotated[
     ChosenRule | AllRows | DistinctCells | ClippedCounts, Field(discriminator="rule")
 ]
-"""The same where entities are measured, so that a rule can be chosen."""
 
 
 def expected_error(contribution: Contribution, cells: int, budget: UnitBudget) -> float:

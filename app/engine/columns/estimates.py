@@ -20,7 +20,7 @@ from app.engine.columns.rare_cells import Compression
 from app.engine.columns.table_size import SMALLEST_VARIANCE, Size
 from app.engine.columns.tuning import TUNING
 from app.engine.columns.within_bins import WithinBinDensity, densities_of
-from app.engine.constraints.structural_zeros import told_apart
+from app.engine.constraints.structural_zeros import cell_kinds
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
@@ -31,8 +31,8 @@ from app.engine.schema import Schema
 
 Floats = NDArray[np.float64]
 
+# References are sent in steps of 1/1024 of a count.
 GRID = 1024
-"""References are sent in steps of 1/1024 of a count."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ColumnEstimates:
             estimates = shrunk_to_public(axes, estimates, total, public)
             errors = [float(np.sqrt(estimate.variances.mean())) for estimate in estimates]
         counts = tuple(_projected(estimate, total) for estimate in estimates)
-        kinds = told_apart(schema, axes.groupings)
+        kinds = cell_kinds(schema, axes.groupings)
         compressions = tuple(
             Compression.below(rows, rare_below * error, ordered, kinds.get(name))
             for name, rows, error, ordered in zip(axes.names, counts, errors, in_order, strict=True)

@@ -17,11 +17,11 @@ from app.engine.privacy.references import LARGEST_REFERENCE
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
+# Noise below this leaves whole counts exact; its variance may be 0, which no weight can take.
 SMALLEST_VARIANCE = 1e-3
-"""Noise below this leaves whole counts exact; its variance may be 0, which no weight can take."""
 
+# However large noise is: a histogram of so many can still be compared with another.
 _MOST_ROWS = LARGEST_REFERENCE / 2
-"""However large noise is: a histogram of so many can still be compared with another."""
 
 
 def size_questions(unit: PrivacyUnit) -> tuple[Count, ...]:

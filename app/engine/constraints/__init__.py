@@ -1,1 +1,1 @@
-"""Making synthetic rows keep what a dictionary declares between columns."""
+"""Making synthetic rows meet the rules that a dictionary declares between columns."""

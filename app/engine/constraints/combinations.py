@@ -1,4 +1,4 @@
-"""Mending forbidden and implied combinations, and lookups: one column takes another value."""
+"""Repairing forbidden and implied combinations, and lookups: one column takes another value."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from app.engine.schema.constraints import Condition, Forbidden, Implied, Lookup
 
 
 @dataclass(frozen=True)
-class ForbiddenMender:
-    """The column named last takes a value outside its condition; in later turns another's."""
+class ForbiddenRepairer:
+    """The last column takes a value outside its condition; in later turns another column."""
 
     rule: Forbidden
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         _avoid(self.rule.when, rows, donors, turn, rng)
 
 
 @dataclass(frozen=True)
-class ImpliedMender:
-    """What does not follow is made to; in every other turn, the cause is taken away."""
+class ImpliedRepairer:
+    """The conditions in `then` are made to hold; in every other turn, one in `when` to fail."""
 
     rule: Implied
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         if turn % 2 == 0:
             self._fulfil(rows, donors, rng)
         left = np.flatnonzero(self.rule.violations(rows))
@@ -50,13 +50,13 @@ class ImpliedMender:
 
 
 @dataclass(frozen=True)
-class LookupMender:
-    """Columns after the longest listed beginning are looked up anew, by how often valid rows
-    have each combination; in every other turn the columns before a listed end."""
+class LookupRepairer:
+    """Keeps as many leading columns as some listed combination begins with, and draws the others
+    by how often valid rows have each combination. Every other turn keeps trailing columns."""
 
     rule: Lookup
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         names, listed = list(self.rule.columns), list(self.rule.listed)
         weights = self._weights(donors)
         if turn % 2:
@@ -91,7 +91,8 @@ def _drawn(
     weights: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> tuple[Codes, Mask]:
-    """A listed combination that begins as each row does, by weight, and where there is one."""
+    """A listed combination that begins as each row does, drawn by weight, and a mask of where
+    there is one."""
     combinations = weights.size
     keys = _numbered([np.concatenate(pair) for pair in zip(listed, asked, strict=True)])
     if not len(listed):
@@ -122,7 +123,7 @@ def _numbered(columns: Sequence[Codes]) -> Codes:
 def _avoid(
     when: Sequence[Condition], rows: Rows, donors: Donors, turn: int, rng: np.random.Generator
 ) -> None:
-    """Make one condition fail, the last first and another one each turn."""
+    """Makes one condition fail: the last at first, another one each turn."""
     for step in range(len(when)):
         place = (len(when) - 1 - turn - step) % len(when)
         others = [condition for i, condition in enumerate(when) if i != place]
@@ -141,7 +142,7 @@ def _redraw(
     pools: Sequence[Donors],
     rng: np.random.Generator,
 ) -> bool:
-    """Give every row a value that `keeps` is true of, from a donor in the same cells `beside`,
+    """Gives every row a value that `keeps` is true of: from a donor in the same cells of `beside`,
     else from any donor, else any such value. False where the column has none."""
     left = np.arange(len(rows[column.name]))
     for pool, agreeing in ((pools[0], beside), *((pool, ()) for pool in pools)):
@@ -163,7 +164,7 @@ def _within(condition: Condition) -> Callable[[Codes], Mask]:
 
 
 def _outside(condition: Condition) -> Callable[[Codes], Mask]:
-    """Outside the condition; null, which says nothing, only where nothing else is."""
+    """Outside the condition. Null is taken only where nothing else is outside."""
     column = condition.column
 
     def keeps(codes: Codes) -> Mask:

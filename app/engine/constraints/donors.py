@@ -1,4 +1,4 @@
-"""Rows that keep every rule, from which others take values."""
+"""Rows that meet every rule, from which other rows take values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ Codes = NDArray[np.int64]
 Rows = dict[str, Codes]
 Mask = NDArray[np.bool_]
 
+# Enough to represent the values of a block, and few enough to sort for every rule.
 MOST_DONORS = 2**16
+# Up to this many codes of a column are tried one by one; of a longer one, this many are drawn.
 _MOST_LISTED = 2**16
-"""Codes of a column that are looked through one by one; of more, as many are drawn."""
 
 
 @dataclass(frozen=True)
 class Donors:
-    """Columns of valid rows, by name; those that agree with a row lend it their values."""
+    """Columns of valid rows, by name. A row takes values from a donor that agrees with it."""
 
     codes: Mapping[str, Codes]
     rows: int
@@ -58,6 +59,7 @@ class Donors:
         keys = np.zeros(self.rows + wanted, np.int64)
         sizes = 1
         for column in columns:
+            # Keys that would overflow are numbered anew: there are no more than rows.
             if math.prod((sizes, column.grouping.cells)) > 2**62:
                 known, keys = np.unique(keys, return_inverse=True)
                 sizes = known.size

@@ -1,8 +1,8 @@
-"""Whether any row can keep all rules at once, told from the dictionary alone.
+"""Whether any row can meet all rules at once, decided from the dictionary alone.
 
-Decided exactly where the columns that rules join have few combinations; of larger ones a
-contradiction is found where bounds alone show it: the range of each number is narrowed by
-every sum, inequality and order that it is in, until nothing changes or nothing is left.
+The answer is exact where the columns that rules join have few combinations. Of larger ones a
+contradiction is found only where bounds show it: the range of each number is narrowed by every
+sum, inequality and order that it is in, until nothing changes or nothing is left.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from app.engine.schema import Column, Schema
 from app.engine.schema.constraints import AtLeast, Constraint, Order, Sum
 from app.engine.schema.problems import ProblemLog
 
-_MOST_JUDGED = 2**22
-"""Combinations times rules that are judged one by one."""
+# Combinations times rules that are checked one by one.
+_MOST_CHECKED = 2**22
+# Bounds may approach each other for ever in smaller and smaller steps; after this many rounds
+# nothing is concluded.
 _ROUNDS = 100
 
 
@@ -40,7 +42,7 @@ def check_feasible(schema: Schema) -> None:
 
 def _first_unmet(schema: Schema, component: Component) -> int | None:
     columns = [schema.column(name) for name in component.columns]
-    if math.prod(column.codes for column in columns) * len(component.rules) <= _MOST_JUDGED:
+    if math.prod(column.codes for column in columns) * len(component.rules) <= _MOST_CHECKED:
         return _exhausted(columns, component)
     return _out_of_bounds(component)
 
@@ -82,6 +84,7 @@ def _out_of_bounds(component: Component) -> int | None:
     ]
     if _bounded([rule for _, rule in linear]):
         return None
+    # Adding rules only narrows bounds further, so bisection finds the first that is too many.
     few, enough = 0, len(linear)
     while few + 1 < enough:
         middle = (few + enough) // 2

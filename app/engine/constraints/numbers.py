@@ -1,7 +1,7 @@
-"""Mending sums, inequalities and orders: numbers are moved by as little as will do.
+"""Repairing sums, inequalities and orders: numbers are moved as little as possible.
 
-First within their cells (the dictionary's bins), where a model knows nothing of them and no
-count moves; then, where cells do not allow it, across.
+First they move within their cells (the dictionary's bins): a model knows nothing of their
+places there, and no count changes. Where that is not enough they move across cells.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Rounding = Callable[[Points, Floats], tuple[Codes, Mask]]
 
 
 @dataclass(frozen=True)
-class SumMender:
-    """The parts move within their cells until their sum lies in the total's; else the total
-    becomes the sum of its parts; where it cannot, the parts give way."""
+class SumRepairer:
+    """The parts move within their cells until their sum lies in the cell of the total. If they
+    cannot, the total becomes the sum of its parts; if it cannot, the parts change."""
 
     rule: Sum
 
@@ -38,7 +38,7 @@ class SumMender:
     def _parts(self) -> tuple[Points, ...]:
         return _points(self.rule.parts)
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         del donors
         if turn == 0:
             self._stay_in_cells(rows, rng)
@@ -75,11 +75,11 @@ class SumMender:
 
 
 @dataclass(frozen=True)
-class AtLeastMender:
-    """All columns take the values of a valid row in the same cells, or move within their cells;
-    else the column takes a value that valid rows have beside numbers in the same cells, else
-    the least that will do; where none does, or in every other turn, the numbers summed are
-    lowered."""
+class AtLeastRepairer:
+    """All columns take the values of a valid row in the same cells, or move within their cells.
+    If they cannot, the column takes a value that valid rows have beside numbers in the same
+    cells, or else the smallest that is large enough. If there is none, and in every other turn,
+    the summed numbers are lowered."""
 
     rule: AtLeast
 
@@ -91,9 +91,9 @@ class AtLeastMender:
     def _parts(self) -> tuple[Points, ...]:
         return _points(self.rule.sum_of)
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         if turn == 0:
-            _borrow((self.rule.column, *self.rule.sum_of), rows, donors, rng)
+            _take_from_donors((self.rule.column, *self.rule.sum_of), rows, donors, rng)
             self._stay_in_cells(rows, rng)
         if turn % 2 == 0:
             self._redraw(rows, donors, rng)
@@ -101,7 +101,8 @@ class AtLeastMender:
         self._lower(rows)
 
     def _stay_in_cells(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Move all by the same share of their room in the cell, at random beyond what must be."""
+        """Moves all by the same fraction of their room in the cell: at least what is necessary,
+        and a random amount more."""
         broken = np.flatnonzero(self.rule.violations(rows))
         few = subset(rows, broken)
         all_points, signs = (self._column, *self._parts), (1, *[-1] * len(self._parts))
@@ -114,12 +115,12 @@ class AtLeastMender:
         gap = self.rule.least - places[0] + np.sum(places[1:], axis=0)
         able = np.flatnonzero((room > 0) & (gap <= room * (1 + 1e-9)))
         least = gap[able] / room[able]
-        share = np.minimum(least + rng.random(able.size) * (1 - least), 1)
+        fraction = np.minimum(least + rng.random(able.size) * (1 - least), 1)
         offered = subset(few, able)
         for points, own, most, sign in zip(all_points, places, rooms, signs, strict=True):
             rounded = Points.above if sign > 0 else Points.below
-            moved = own[able] + sign * share * most[able]
-            _move(points, offered, moved, share * most[able] > 0, rounded)
+            moved = own[able] + sign * fraction * most[able]
+            _move(points, offered, moved, fraction * most[able] > 0, rounded)
         good = ~self.rule.violations(offered)
         for name in self.rule.columns:
             take(rows, name, broken[able[good]], offered[name][good])
@@ -152,9 +153,9 @@ class AtLeastMender:
 
 
 @dataclass(frozen=True)
-class OrderMender:
-    """All columns take the values of a valid row in the same cells; else values that stand the
-    wrong way round are swapped, then moved as far as bounds ask."""
+class OrderRepairer:
+    """All columns take the values of a valid row in the same cells. Otherwise values that stand
+    in the wrong order are sorted, then moved as far as the bounds require."""
 
     rule: Order
 
@@ -162,9 +163,9 @@ class OrderMender:
     def _points(self) -> tuple[Points, ...]:
         return _points(self.rule.ordered)
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
         if turn == 0:
-            _borrow(self.rule.ordered, rows, donors, rng)
+            _take_from_donors(self.rule.ordered, rows, donors, rng)
             self._swap(rows)
         upward = range(1, len(self._points))
         downward = reversed(range(len(self._points) - 1))
@@ -173,7 +174,7 @@ class OrderMender:
             self._push(rows, moved, fixed)
 
     def _swap(self, rows: Rows) -> None:
-        """Sort the values where none is missing and they stand the wrong way round."""
+        """Sorts the values where none is missing and they stand in the wrong order."""
         broken = self.rule.violations(rows)
         for name, points in zip(self.rule.columns, self._points, strict=True):
             broken &= ~points.column.places(rows[name])[1]
@@ -188,7 +189,7 @@ class OrderMender:
             take(rows, name, broken, points.nearest(wanted))
 
     def _push(self, rows: Rows, moved: int, fixed: int) -> None:
-        """Move one column beyond its neighbour, as far as its values reach."""
+        """Moves one column beyond the one next to it, as far as its values reach."""
         mine, other = self._points[moved], self._points[fixed]
         own, null = mine.column.places(rows[mine.column.name])
         bound, missing = other.column.places(rows[other.column.name])
@@ -206,10 +207,10 @@ def _points(columns: Sequence[Column]) -> tuple[Points, ...]:
     return tuple(Points(column) for column in columns)
 
 
-def _borrow(
+def _take_from_donors(
     columns: Sequence[Column], rows: Rows, donors: Donors, rng: np.random.Generator
 ) -> None:
-    """Give rows the values of a valid row that lies in the same cells, where there is one."""
+    """Gives rows the values of a valid row that lies in the same cells, where there is one."""
     drawn, found = donors.like(columns, rows, rng)
     for column in columns if found.any() else ():
         take(rows, column.name, found, donors.codes[column.name][drawn[found]])
@@ -248,9 +249,9 @@ def _fit(
     rounded: Rounding,
     bounds: Sequence[Bounds],
 ) -> None:
-    """Bring the sum of the parts to `wanted`: each gives in proportion to its room within
-    bounds, and what rounding leaves is moved from part to part. Values out of bounds move
-    towards them alone."""
+    """Brings the sum of the parts to `wanted`: each moves in proportion to its room within its
+    bounds, then one part after another takes up what rounding to the grid left over. Values
+    outside their bounds only move towards them."""
     places = [points.places(rows[points.column.name]) for points in parts]
     limits = [
         (np.minimum(low, own), np.maximum(high, own))
@@ -261,9 +262,9 @@ def _fit(
         np.where(gap < 0, low, high) - own for (low, high), own in zip(limits, places, strict=True)
     ]
     room = np.abs(np.sum(rooms, axis=0))
-    share = np.minimum(np.divide(np.abs(gap), room, out=np.zeros_like(gap), where=room > 0), 1)
+    fraction = np.minimum(np.divide(np.abs(gap), room, out=np.zeros_like(gap), where=room > 0), 1)
     for points, own, most in zip(parts, places, rooms, strict=True):
-        _move(points, rows, own + share * most, share * most != 0, rounded)
+        _move(points, rows, own + fraction * most, fraction * most != 0, rounded)
     for points, (low, high) in zip(parts, limits, strict=True):
         own = points.places(rows[points.column.name])
         moved = np.clip(own + wanted - _sum_of(parts, rows), low, high)

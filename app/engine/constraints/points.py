@@ -21,9 +21,10 @@ Mask = NDArray[np.bool_]
 class Points:
     """The values of a column that has numbers, without null, by their places.
 
-    Of a range these are its grid and the special values that are asked for exactly; others
-    lie apart from what is ordered. `below` and `above` take places and give codes, shape
-    (rows,), and where there is one; a place counts as reached within what doubles lose.
+    Of a range these are its grid, and a special value only where its exact place is wanted,
+    since special values are not part of the order. `below` and `above` take places and return
+    codes, shape (rows,), and a mask of where there is one; a place counts as reached within the
+    rounding of doubles.
     """
 
     column: Column
@@ -89,13 +90,13 @@ class Points:
         return np.where(has_low & (is_low | ~has_high), low, high)
 
     def _near(self, places: Floats) -> Codes:
-        """The nearest grid point or one of its two neighbours, within the range."""
+        """The nearest grid point or one of the two beside it, within the range."""
         assert isinstance(self.column.scale, Linear)
         steps = np.rint((places - self.ends[0]) / self.column.step)
         return np.clip(steps, 0, self.column.regular - 1).astype(np.int64)
 
     def _exact(self, codes: Codes, found: Mask, places: Floats) -> tuple[Codes, Mask]:
-        """A special value where its very place was asked for; its grid point stores nothing."""
+        """A special value where its exact place is wanted; a grid point there stores nothing."""
         lost = _lost(places, self.column.step)
         for place, code in self._tail:
             asked = np.abs(places - place) <= lost
@@ -119,6 +120,7 @@ class Points:
 
 
 def _lost(places: Floats, step: float) -> Floats:
-    """What is lost in adding up doubles near these places, well below a step."""
+    """The rounding of sums of doubles near these places, well below a step."""
+    # Never a quarter step or more, so that rounding cannot reach the next grid point.
     lost: Floats = np.minimum(1e-7 * step + 1e-12 * np.abs(places), step / 4)
     return lost

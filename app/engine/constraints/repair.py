@@ -1,9 +1,9 @@
-"""Making blocks of synthetic rows keep all declared rules at once.
+"""Making blocks of synthetic rows meet all declared rules at once.
 
 Rules that share columns, directly or through others, are repaired together. Rows that break
-one are mended rule by rule, each by its own least change, until all hold; a row for which
-that does not come to an end takes the columns of a row that keeps them. All of it is
-post-processing: it reads synthetic rows and the dictionary alone.
+a rule are repaired rule by rule, each with the smallest change for that rule, until all rules
+hold. A row for which that does not succeed takes the columns of a row that meets them. All of
+it is post-processing: it reads synthetic rows and the dictionary alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.constraints.combinations import ForbiddenMender, ImpliedMender, LookupMender
+from app.engine.constraints.combinations import ForbiddenRepairer, ImpliedRepairer, LookupRepairer
 from app.engine.constraints.donors import Codes, Donors, Mask, Rows, subset, take
-from app.engine.constraints.numbers import AtLeastMender, OrderMender, SumMender
+from app.engine.constraints.numbers import AtLeastRepairer, OrderRepairer, SumRepairer
 from app.engine.schema import Column, Schema
 from app.engine.schema.constraints import (
     AtLeast,
@@ -31,14 +31,25 @@ from app.engine.schema.constraints import (
     Sum,
 )
 
+_ORDER = (
+    LookupRepairer,
+    ForbiddenRepairer,
+    ImpliedRepairer,
+    OrderRepairer,
+    AtLeastRepairer,
+    SumRepairer,
+)
+# The repair of one rule may break another. A row that is not settled after these turns takes the
+# columns of another row.
 _TURNS = 8
+# Combinations that are listed in full where no row at hand meets the rules.
 MOST_COUNTED_OUT = 2**20
+# Rows that are drawn at random and repaired where there are more combinations than that.
 _SEARCHED = 2**13
-"""Rows that are made up and mended where no row at hand keeps the rules."""
 
 
 class UnmetRulesError(Exception):
-    """No row was found that keeps these rules, `numbers` in the dictionary's list."""
+    """No row was found that meets these rules; `numbers` are their places in the dictionary."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         named = ", ".join(f"/constraints/{number}" for number in numbers)
@@ -46,19 +57,19 @@ class UnmetRulesError(Exception):
         self.numbers = tuple(numbers)
 
 
-class Mender(Protocol):
-    """Mends rows that break one rule."""
+class Repairer(Protocol):
+    """Repairs rows that break one rule."""
 
     @property
     def rule(self) -> Constraint: ...
 
-    def mend(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
-        """Change `rows`, all of which break the rule, in place; in other turns otherwise."""
+    def repair(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+        """Changes `rows`, all of which break the rule, in place. Each turn may try another way."""
         ...
 
 
 @dataclass(frozen=True)
-class Mended:
+class Repaired:
     """Rows of a block after repair.
 
     broken: by rule number, how many rows broke it before. changed: which rows have other
@@ -83,9 +94,10 @@ class Component:
         return tuple(dict.fromkeys(names))
 
     @cached_property
-    def menders(self) -> tuple[Mender, ...]:
-        """Combinations first, then orders and inequalities; sums last, parts before totals."""
-        return tuple(sorted(map(_mender, self.rules.values()), key=_rank))
+    def repairers(self) -> tuple[Repairer, ...]:
+        """Combinations first, since they may move a number far; then orders and inequalities;
+        sums last, since any later change of a part would break them."""
+        return tuple(sorted(map(_repairer, self.rules.values()), key=_rank))
 
     def broken(self, rows: Mapping[str, Codes]) -> Mask:
         broken = np.zeros(len(rows[self.columns[0]]), bool)
@@ -93,14 +105,14 @@ class Component:
             broken |= rule.violations(rows)
         return broken
 
-    def mend(self, rows: Rows, donors: Donors, rng: np.random.Generator) -> Mask:
-        """Mends in place; which rows still break a rule."""
+    def repair(self, rows: Rows, donors: Donors, rng: np.random.Generator) -> Mask:
+        """Repairs in place; which rows still break a rule."""
         left = np.flatnonzero(self.broken(rows))
         for turn in range(_TURNS):
             if not left.size:
                 break
             few = subset({name: rows[name] for name in self.columns}, left)
-            self._mend_once(few, donors, turn, rng)
+            self._repair_once(few, donors, turn, rng)
             for name, codes in few.items():
                 take(rows, name, left, codes)
             left = left[self.broken(few)]
@@ -108,18 +120,18 @@ class Component:
         still[left] = True
         return still
 
-    def _mend_once(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
-        for mender in self.menders:
-            broken = np.flatnonzero(mender.rule.violations(rows))
+    def _repair_once(self, rows: Rows, donors: Donors, turn: int, rng: np.random.Generator) -> None:
+        for repairer in self.repairers:
+            broken = np.flatnonzero(repairer.rule.violations(rows))
             if broken.size:
-                few = subset({name: rows[name] for name in mender.rule.columns}, broken)
-                mender.mend(few, donors, turn, rng)
+                few = subset({name: rows[name] for name in repairer.rule.columns}, broken)
+                repairer.repair(few, donors, turn, rng)
                 for name, codes in few.items():
                     take(rows, name, broken, codes)
 
 
 def components(schema: Schema, columns: Collection[str]) -> tuple[Component, ...]:
-    """The rules whose columns are all among `columns`; others judge nothing that is there."""
+    """The rules whose columns are all among `columns`; others cannot be checked."""
     found: list[dict[int, Constraint]] = []
     for number, rule in enumerate(schema.constraints):
         if not set(rule.columns) <= set(columns):
@@ -138,10 +150,10 @@ class Repair:
         self.components = components(schema, columns)
         self._first: dict[int, Donors] = {}
 
-    def repaired(self, codes: Mapping[str, Codes], rng: np.random.Generator) -> Mended:
-        """All rules hold after. Raises `UnmetRulesError` where that cannot be brought about."""
+    def repaired(self, codes: Mapping[str, Codes], rng: np.random.Generator) -> Repaired:
+        """All rules hold afterwards. Raises `UnmetRulesError` where no repair is found."""
         rows = len(next(iter(codes.values())))
-        mended, broken = dict(codes), dict[int, int]()
+        repaired, broken = dict(codes), dict[int, int]()
         changed, redrawn = np.zeros(rows, bool), 0
         for place, component in enumerate(self.components):
             own = {name: codes[name] for name in component.columns}
@@ -150,15 +162,15 @@ class Repair:
             bad = np.any(list(masks.values()), axis=0)
             valid = Donors.of(own, ~bad)
             if bad.any():
-                few, replaced = self._mended(place, component, subset(own, bad), valid, rng)
+                few, replaced = self._repaired(place, component, subset(own, bad), valid, rng)
                 for name, values in few.items():
-                    take(mended, name, bad, values)
+                    take(repaired, name, bad, values)
                 redrawn += replaced
             changed |= bad
-            self._first.setdefault(place, _pool(component, mended))
-        return Mended(mended, broken, changed, redrawn)
+            self._first.setdefault(place, _pool(component, repaired))
+        return Repaired(repaired, broken, changed, redrawn)
 
-    def _mended(
+    def _repaired(
         self,
         place: int,
         component: Component,
@@ -167,7 +179,7 @@ class Repair:
         rng: np.random.Generator,
     ) -> tuple[Rows, int]:
         donors = valid if valid.rows else self._first.get(place, valid)
-        still = component.mend(rows, donors, rng)
+        still = component.repair(rows, donors, rng)
         if still.any():
             lenders = donors if donors.rows else Donors.of(rows, ~still)
             if not lenders.rows:
@@ -181,19 +193,19 @@ class Repair:
 
 
 def found_rows(schema: Schema, component: Component, rng: np.random.Generator) -> Donors:
-    """Rows that keep the rules, found from the dictionary alone: all there are where they can
-    be counted out, else made up, then mended.
+    """Rows that meet the rules, found from the dictionary alone: all of them where they can be
+    listed, otherwise rows drawn at random and then repaired.
 
-    Raises `UnmetRulesError` where none turns up, which then proves nothing.
+    Raises `UnmetRulesError` where none is found; after a random search there may still be some.
     """
     columns = [schema.column(name) for name in component.columns]
     if math.prod(column.codes for column in columns) <= MOST_COUNTED_OUT:
         rows = every_row(columns)
         still = component.broken(rows)
     else:
-        rows = {column.name: _made_up(column, rng) for column in columns}
+        rows = {column.name: _random_codes(column, rng) for column in columns}
         nothing = Donors({name: np.zeros(0, np.int64) for name in rows}, 0)
-        still = component.mend(rows, nothing, rng)
+        still = component.repair(rows, nothing, rng)
     if still.all():
         raise UnmetRulesError(tuple(component.rules))
     valid = subset(rows, rng.permutation(np.flatnonzero(~still)))
@@ -207,7 +219,7 @@ def every_row(columns: Sequence[Column]) -> Rows:
     return {column.name: own for column, own in zip(columns, codes, strict=True)}
 
 
-def _made_up(column: Column, rng: np.random.Generator) -> NDArray[np.int64]:
+def _random_codes(column: Column, rng: np.random.Generator) -> NDArray[np.int64]:
     """Codes over the whole column, one in eight from its tail."""
     codes = rng.integers(0, column.regular, _SEARCHED)
     if column.tail:
@@ -216,8 +228,8 @@ def _made_up(column: Column, rng: np.random.Generator) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def _pool(component: Component, mended: Mapping[str, Codes]) -> Donors:
-    own = {name: mended[name] for name in component.columns}
+def _pool(component: Component, repaired: Mapping[str, Codes]) -> Donors:
+    own = {name: repaired[name] for name in component.columns}
     return Donors.of(own, np.ones(len(own[component.columns[0]]), bool))
 
 
@@ -225,23 +237,22 @@ def _columns(rules: Mapping[int, Constraint]) -> set[str]:
     return {name for rule in rules.values() for name in rule.columns}
 
 
-def _mender(rule: Constraint) -> Mender:
+def _repairer(rule: Constraint) -> Repairer:
     match rule:
         case Sum():
-            return SumMender(rule)
+            return SumRepairer(rule)
         case AtLeast():
-            return AtLeastMender(rule)
+            return AtLeastRepairer(rule)
         case Order():
-            return OrderMender(rule)
+            return OrderRepairer(rule)
         case Forbidden():
-            return ForbiddenMender(rule)
+            return ForbiddenRepairer(rule)
         case Implied():
-            return ImpliedMender(rule)
+            return ImpliedRepairer(rule)
         case Lookup():
-            return LookupMender(rule)
+            return LookupRepairer(rule)
     raise TypeError(f"no repair is known for {type(rule).__name__}")
 
 
-def _rank(mender: Mender) -> int:
-    kinds = (LookupMender, ForbiddenMender, ImpliedMender, OrderMender, AtLeastMender, SumMender)
-    return kinds.index(type(mender))
+def _rank(repairer: Repairer) -> int:
+    return _ORDER.index(type(repairer))

@@ -1,4 +1,4 @@
-"""The rows of a sample on their way out: repaired block by block, and how much that moved."""
+"""The rows of a sample, repaired block by block, and how much that changed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.constraints.repair import Mended, Repair
+from app.engine.constraints.repair import Repair, Repaired
 from app.engine.schema import Schema
 from app.engine.table import Table
 
+# Blocks of about 32 MiB, with rows enough that some are valid and can be donors.
 _MOST_ROWS, _FEWEST_ROWS, _VALUES = 2**17, 2**12, 2**22
 
 
@@ -20,10 +21,10 @@ _MOST_ROWS, _FEWEST_ROWS, _VALUES = 2**17, 2**12, 2**22
 class Repairs:
     """What repair did to a sample.
 
-    rows: how many rows have other values. redrawn: of these, how many took columns of another
-    row because nothing less would do. broken: by number of the rule, the rows that broke it.
-    distances: for each column that rules are about, the total variation distance between its
-    one-way shares before and after, over the dictionary's own cells.
+    rows: how many rows have other values. redrawn: of these, how many took the columns of
+    another row because no smaller change was found. broken: by number of the rule, the rows that
+    broke it. distances: for each column that rules name, the total variation distance between
+    its one-way marginals before and after, over the dictionary's own cells.
     """
 
     rows: int
@@ -45,9 +46,9 @@ class Repairs:
 class RepairedRows:
     """An iterable, once, of the parts of a sample after repair.
 
-    Blocks are of the same rows whatever parts they come in, and each has randomness of its
-    own from the seed, so that a sample is the same however it was sent. Where no rule speaks
-    of the columns at hand, parts pass as they are.
+    Blocks hold the same rows whatever parts they arrive in, and each has its own random numbers
+    from the seed, so that a sample is the same however it was sent. Where no rule names only
+    columns of the sample, parts pass unchanged.
     """
 
     def __init__(self, parts: Iterable[Table], schema: Schema, seed: int) -> None:
@@ -71,9 +72,9 @@ class RepairedRows:
         self._tally = _Tally(self._schema, repair)
         size = max(_FEWEST_ROWS, min(_MOST_ROWS, _VALUES // (len(first.codes) + 1)))
         for number, block in enumerate(_blocks(first, self._parts, size)):
-            mended = repair.repaired(block.codes, _generator(self._seed, number))
-            self._tally.add(block, mended)
-            yield Table(dict(mended.codes), block.rows, block.entity)
+            repaired = repair.repaired(block.codes, _generator(self._seed, number))
+            self._tally.add(block, repaired)
+            yield Table(dict(repaired.codes), block.rows, block.entity)
 
 
 class _Tally:
@@ -87,7 +88,7 @@ class _Tally:
         self._broken = {number: 0 for each in repair.components for number in each.rules}
         self._all = self._rows = self._redrawn = 0
 
-    def add(self, before: Table, after: Mended) -> None:
+    def add(self, before: Table, after: Repaired) -> None:
         self._all += before.rows
         self._redrawn += after.redrawn
         for number, rows in after.broken.items():

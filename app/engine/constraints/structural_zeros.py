@@ -1,7 +1,8 @@
 """Impossible cells: what the rules of a dictionary say to a model before it is fitted.
 
 A cell over some columns is impossible if every combination of stored codes in it breaks the
-rule. Where rules judge finer than cells do, what is left is for repair to mend.
+rule. A cell in which only some combinations break it stays possible: its rows are repaired
+after sampling.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from app.engine.schema.constraints import (
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Groupings = Mapping[str, Grouping]
+# Axes, and the function that finds which of their cells are possible.
 _Zeros = tuple[AxisNames, Callable[[Groupings], Mask]]
-"""Axes, and what tells which of their cells are possible."""
 
+# Rules over larger tables are left to repair, which costs a fit no time.
 MOST_CELLS = 2**14
 MOST_AXES = 3
+# Cells by which all zeros together may enlarge a model: 40 MiB of memory.
 MOST_MODEL_CELLS = 2**18
-"""Cells by which all zeros together may enlarge a model."""
+# A dozen vectors of doubles, and the temporaries of a fit.
 _BYTES_PER_CELL = 160
+# The ends of a cell that holds no number; sums of it stay finite.
 _FAR = 1e300
-"""The ends of a cell that holds no number; sums of it stay finite."""
 
 
 def structural_zeros(
@@ -48,9 +51,9 @@ def structural_zeros(
 ) -> tuple[StructuralZeros, ...]:
     """Impossible cells of `groupings` (merged as they are), a table for each rule that has some.
 
-    Of rules over more than three axes, or `MOST_CELLS` cells together, there is none, nor of
-    one that would enlarge a model with these `cliques` too much: repair sees to them. Public:
-    it is of the dictionary, the cells and the cliques alone.
+    A rule has no table if it is over more than three axes or more than `MOST_CELLS` cells, or
+    would enlarge a model with these `cliques` too much; its rows are repaired after sampling.
+    Public: it depends on the dictionary, the cells and the cliques alone.
     """
     shape = {name: grouping.cells for name, grouping in groupings.items()}
     joined = [tuple(clique) for clique in cliques]
@@ -114,7 +117,8 @@ def _all_meet(conditions: tuple[Condition, ...], cells: Groupings) -> Mask:
 def _implied(rule: Implied, then: Condition) -> _Zeros:
     """Impossible where all of `when` is met, and `then` by no code of its cell.
 
-    A rule says as much of each condition in its `then` alone, in fewer axes.
+    A rule with several conditions in `then` is the same as one rule for each of them, and each
+    of those is over fewer axes.
     """
 
     def possible(cells: Groupings) -> Mask:
@@ -128,11 +132,12 @@ def _implied(rule: Implied, then: Condition) -> _Zeros:
     return (*names, then.column.name), possible
 
 
-def told_apart(schema: Schema, groupings: Groupings) -> dict[str, NDArray[np.int64]]:
-    """The kind of each cell, of columns whose cells the conditions of rules tell apart.
+def cell_kinds(schema: Schema, groupings: Groupings) -> dict[str, NDArray[np.int64]]:
+    """The kind of each cell, int64, for each column that a condition of a rule names.
 
-    Were cells merged of which a condition holds in one and not in the other, no zero could say
-    what the rule forbids, and repair would move many rows. Public, as `structural_zeros`.
+    A condition holds in all cells of a kind or in none. If cells of two kinds were merged, no
+    structural zero could express the rule, and repair would have to change many rows. Public, as
+    `structural_zeros` is.
     """
     met: dict[str, list[Mask]] = {}
     for rule in schema.constraints:
@@ -179,7 +184,7 @@ def _at_least(rule: AtLeast, cells: Groupings) -> Mask:
 
 
 def _slack(places: Floats, allowed: float) -> Floats:
-    """What a rule allows, and what doubles lose in adding up."""
+    """What a rule allows, and the rounding of sums of doubles."""
     return np.asarray(allowed + 1e-9 * np.maximum(1.0, np.abs(places)))
 
 

@@ -57,7 +57,7 @@ class CellReader:
         and moments out of range have the code of the nearer end, and their reason.
         """
         bare = trimmed(cells.texts)
-        codes, reasons = self._judge(cells.texts, bare, cells.plain)
+        codes, reasons = self._decoded(cells.texts, bare, cells.plain)
         codes, reasons = np.append(codes, -1), np.append(reasons, np.uint8(Reason.MISSING))
         is_missing = np.append(self._is_missing(cells.texts, bare), True)
         null = self.column.null_code
@@ -77,7 +77,7 @@ class CellReader:
         found = pc.is_in(texts, spellings)
         return np.asarray(found if bare is texts else pc.or_(found, pc.is_in(bare, spellings)))
 
-    def _judge(
+    def _decoded(
         self, texts: pa.StringArray, bare: pa.StringArray, plain: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         form = TextFormat() if plain else self._form

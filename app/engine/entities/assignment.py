@@ -26,16 +26,16 @@ from app.engine.entities.tuning import TUNING
 Ints = NDArray[np.int64]
 Cells = NDArray[np.int32]
 
+# Rows beyond are grouped part by part: the memory of one part is all that is held.
 ROWS_AT_ONCE = 2**20
-"""Rows beyond are grouped part by part: the memory of one part is all that is held."""
 
+# Of a part: the order of a column, places in it, cells by row and by slot, and sorting.
 _BYTES_PER_ROW = 40
 _BYTES_PER_CELL = 40
-"""Of a part: the order of a column, places in it, cells by row and by slot, and sorting."""
 
+# About how long swaps are looked for: in all, and for each row.
 _NANOSECONDS = 12 * 10**9
 _MOST_PER_ROW, _LEAST_PER_ROW = 200_000, 4000
-"""About how long swaps are looked for: in all, and for each row."""
 _WEIGHT = 2**16
 
 

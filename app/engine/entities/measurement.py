@@ -51,8 +51,8 @@ Floats = NDArray[np.float64]
 _SPREAD_FEATURES: tuple[FeatureKind, ...] = ("distinct", "rows_per", "std_per")
 _GRID = 1024
 
+# Cells of the histograms of one column together, at most.
 MOST_DRAWS = (TUNING.most_groups + 4) * TUNING.most_cells
-"""Cells of the histograms of one column together, at most."""
 
 
 @dataclass(frozen=True)

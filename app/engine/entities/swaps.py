@@ -11,13 +11,13 @@ Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
 State = NDArray[np.uint64]
 
+# Swaps tried for each column of an entity that is off its targets, in one sweep.
 MOST_SWEEPS = 200
 TRIES = 16
-"""Swaps tried for each column of an entity that is off its targets, in one sweep."""
+# What a swap costs beside comparing cells, in comparisons: it looks up far places.
 WORK_OF_TRY = 2000
-"""What a swap costs beside comparing cells, in comparisons: it looks up far places."""
+# The search ends when a sweep lowers the misfit by less than this part of it.
 LEAST_GAIN = 0.001
-"""The search ends when a sweep lowers the misfit by less than this part of it."""
 
 
 @compiled

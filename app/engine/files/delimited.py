@@ -13,8 +13,8 @@ from app.engine.files.dialect import Dialect
 from app.engine.files.source import ChunkStream
 from app.engine.rows import MOST_LISTED, RowProblem, TableError, refuse
 
+# Arrow reads up to 32 blocks ahead, so memory grows by 32 times this and then no more.
 BLOCK_BYTES = 1 << 20
-"""Arrow reads up to 32 blocks ahead, so memory grows by 32 times this and then no more."""
 
 
 def read_delimited(chunks: Iterator[bytes], dialect: Dialect) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ class Dialect:
     notes: tuple[str, ...]
 
     def place(self, lines: int, line: str) -> tuple[int | None, str | None]:
-        """The data row and the column in which a partial line ends, after so many lines."""
+        """The data row and the column in which a partial line ends, after `lines` whole ones."""
         cells = next(iter(_records(line, self.delimiter, self.quote)), [])
         place, row = len(cells) - 1, lines + 1 - self.lines_before
         column = self.names[place] if 0 <= place < len(self.names) else None

@@ -102,7 +102,7 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What the custodian is told about a file; `rows` counts what has been read so far."""
+    """What the custodian learns about a file; `rows` counts what has been read so far."""
 
     format: str
     compression: str | None

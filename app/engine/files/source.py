@@ -61,7 +61,7 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def peek(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, at least `size` of them if there are so many, and all chunks again."""
+    """The first bytes, `size` of them or more if the file has them, and all chunks again."""
     head = bytearray()
     for chunk in chunks:
         head += chunk

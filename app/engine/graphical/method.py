@@ -22,10 +22,9 @@ from typing import Any
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.columns.one_way import measure_one_ways
 from app.engine.columns.private_bins import delta_for_values
-from app.engine.graphical.budget import BudgetWeights
 from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparedTable, prepare
-from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
+from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Progress, Session, Synthesizer
 from app.engine.prior.drift import NearEntities, PriorLimits, PublicPrior, public_prior

@@ -20,8 +20,8 @@ from app.engine.entities.params import EntityForm
 from app.engine.method import Params
 from app.engine.prior.entities.params import PublicEntityUse
 
+# How much an error counts beside the others'.
 Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
-"""How much an error counts beside the others'."""
 
 
 class PreparationParams(Params):

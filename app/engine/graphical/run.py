@@ -1,4 +1,4 @@
-"""A run of a method on a junction tree after its columns are measured: what its steps share."""
+"""A run of a method on a junction tree: its budget, and what its steps share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from app.engine.columns.estimates import ColumnEstimates, in_rows
 from app.engine.constraints.structural_zeros import structural_zeros
-from app.engine.graphical.budget import TableBudget
 from app.engine.graphical.preparation import PreparedTable
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.estimation import fit
@@ -19,6 +18,36 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.public.rows import PublicRows
 from app.engine.table import PublicTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableBudget:
+    """The loss of each step; nothing is set aside for a step that is not taken.
+
+    prior: comparing a public model with the private table. selection: choosing marginals.
+    marginals: measuring them. reserve: kept for what a method asks of its fitted model.
+    """
+
+    one_way: PrivacyLoss
+    prior: PrivacyLoss
+    selection: PrivacyLoss
+    marginals: PrivacyLoss
+    reserve: PrivacyLoss
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetWeights:
+    """What each step's loss is in proportion to; see `TableBudget`."""
+
+    one_way: float
+    prior: float = 0.0
+    selection: float = 0.0
+    marginals: float = 0.0
+    reserve: float = 0.0
+
+    def split(self, loss: PrivacyLoss) -> TableBudget:
+        weights = (self.one_way, self.prior, self.selection, self.marginals, self.reserve)
+        return TableBudget(*loss.split(weights))
 
 
 @dataclass(frozen=True, slots=True)

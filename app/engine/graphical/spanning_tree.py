@@ -18,18 +18,18 @@ from app.engine.privacy.queries import Candidate, Count, GridReference
 
 Pair = tuple[str, str]
 
+# Of more open pairs several are taken at once: to score them all takes long.
 _MANY_PAIRS = 1000
-"""Of more open pairs several are taken at once: to score them all takes long."""
 
+# Of the edges that are missing, so many parts are made, and the pairs of one taken at once.
 _PART_AT_ONCE = 8
-"""Of the edges that are missing, so many parts are made, and the pairs of one taken at once."""
 
+# No more are taken at once when what later edges can be paid has fallen by so much. The last such
+# round wastes at most an eighth of what is left, so that a third of an equal part is always paid.
 _LEAST_PART = 2
-"""No more are taken at once when what later edges can be paid has fallen by so much. The last such
-round wastes at most an eighth of what is left, so that a third of an equal part is always paid."""
 
+# A pair in one round: its question to the kernel, and its score.
 _SECONDS_PER_OFFER = 1e-4
-"""A pair in one round: its question to the kernel, and its score."""
 
 
 @dataclass(frozen=True)

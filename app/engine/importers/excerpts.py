@@ -8,8 +8,8 @@ a range, `min` and `max`, with codes beside it that are no part of it:
                 "values": {"min": 0, "max": 500, "501": "above 5 x poverty line", "N": "N/A"}}}
 
 A code that means *not applicable* is a spelling of null (`missingValues`), another beside a range
-a point mass of its own (`special`). Of ranges with many values nothing says where the rows lie:
-their bins are bought.
+a point mass of its own (`special`). For ranges with many values nothing public says where the
+rows lie, so they get private bins.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.scalars import check_keys
 
+# A range of whole numbers with up to this many values has a cell for each; a longer one gets
+# private bins.
 MOST_OWN_CELLS = 100
-"""Values of a whole range that get a cell each; of more, bins are bought."""
 
 _COLUMN_KEYS = ("description", "details", "link", "values")
 _ENDS = ("min", "max")

@@ -20,11 +20,11 @@ from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 Floats = NDArray[np.float64]
 
+# Cells of tables kept for later marginals: 8 MB.
 _MOST_KEPT = 2**20
-"""Cells of tables kept for later marginals: 8 MB."""
 
+# Cells of a table on the way for which it is worth while to look for another way: 2 MB.
 _LARGE = 2**18
-"""Cells of a table on the way for which it is worth while to look for another way: 2 MB."""
 
 _NOWHERE = -1
 

@@ -26,20 +26,20 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+# How much likelier, in logarithms, a value becomes for each row that its counts lag behind.
 _HASTE = 0.5
-"""How much likelier, in logarithms, a value becomes for each row that its counts lag behind."""
 
+# From here on the counts of two halves, each off by some rows, are as near as those of one.
 _MANY_ROWS = 2**16
-"""From here on the counts of two halves, each off by some rows, are as near as those of one."""
 
+# What a row costs beside looking at its items, in looks.
 _LOOKS_OF_ROW = 16
-"""What a row costs beside looking at its items, in looks."""
 
+# A part of the work smaller than one in eight is not handed over.
 _LEAST_PART = 8
-"""A smaller part of the work than one in so many is not handed over."""
 
+# Pairs of cells that a second half may count: 16 MB.
 _MOST_COUNTED = 2**21
-"""Pairs of cells that a second half may count: 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from app.engine.inference.measurements import AxisNames, table_order
 
 _MOST_CELLS = 2.0**62
 
+# Of a count of bits: words of every second bit, pair of bits, four bits and byte.
 _WORD = 64
 _ONE, _TWO, _FOUR, _TOP = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _EVEN, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-"""Of a count of bits: words of every second bit, pair of bits, four bits and byte."""
 
 
 def predicted_cells(shape: Mapping[str, int], cliques: Iterable[AxisNames]) -> int:

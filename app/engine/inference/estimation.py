@@ -4,12 +4,12 @@ Of all distributions p over the axes, the one is wanted that minimises
 
     1/2 sum_i (N mu_i(p) - y_i)^2 / sigma_i^2  +  c KL(p || prior),
 
-where mu_i(p) are its shares of the measured cells, y_i the noisy counts, sigma_i their standard
-deviations, N the number of rows, and the prior has independent axes with the noisy one-way
-shares, unless a base measure is given in its place: half the chi-square of the noise, and a pull
-of `c` for each nat. The pull is no mere device of the search: noise that looks like dependence is
-shrunk away, and the estimate is nearer to the truth than the least chi-square is. The best p has
-log-linear form,
+where mu_i(p) are the probabilities of the measured cells, y_i the noisy counts, sigma_i their
+standard deviations, and N the number of rows. The prior has independent axes with the noisy
+one-way marginals, unless a base measure is given in its place. The terms are half the chi-square
+of the noise, and a penalty of `c` for each nat. The penalty is more than a numerical device: it
+shrinks noise that looks like dependence, and the estimate is nearer to the truth than that of
+the least chi-square. The best p has log-linear form,
 p ~ prior exp(sum_i theta_i [cell i]), and theta minimises the smooth, strongly convex dual
 (Dudik, Phillips and Schapire 2007, section 5)
 
@@ -18,9 +18,9 @@ p ~ prior exp(sum_i theta_i [cell i]), and theta minimises the smooth, strongly 
 Its gradient, N mu_i - y_i + c sigma_i^2 theta_i / N in counts, also measures how far p is from
 the best: the duality gap is half the sum of squares of gradient_i / sigma_i, in half chi-squares.
 
-Where axes have cells in order, squares of differences between neighbouring theta are added to
-those of theta (`neighbours`). In the primal, the chi-square then forgives noise that jumps from
-cell to cell, and the gap is at most what it would be without.
+Where axes have cells in order, squares of differences between adjoining theta are added to
+those of theta (`smoothness_penalty`). In the primal, the chi-square then forgives noise that
+jumps from cell to cell, and the gap is at most what it would be without.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def fit(
 
     Its junction tree holds every measured set of axes, and those of `cliques`, `zeros` and `base`.
     `base` takes the place of the prior of independent axes: what is not measured stays as it says.
-    `shrinkage` tells how many standard deviations, of a typical measured cell, a potential of 1
+    `shrinkage` is how many standard deviations, of a typical measured cell, a potential of 1
     pulls its cell's count: c is shrinkage * N / sigma, sigma the root mean square. Best is from
     0.5, where counts are far above the noise, to 3. Towards 0 the fit becomes the least
-    chi-square, and slow: below 0.01 `most_steps` may end it first. `ordered` tells how many cells
+    chi-square, and slow: below 0.01 `most_steps` may end it first. `ordered` gives how many cells
     of an axis, from the first, lie in order: in sets of several axes the potentials of neighbours
     are pulled together `smoothness` times as strongly as to 0.
 

@@ -15,8 +15,8 @@ _LOG2_E = 1.4426950408889634
 _LN_2_HIGH = 6.93147180369123816490e-01
 _LN_2_LOW = 1.90821492927058770002e-10
 _LEAST = -708.0
+# 1.5 * 2^52: adding it rounds to a whole number, and leaves that in the last bits.
 _ROUNDER = 6755399441055744.0
-"""1.5 * 2^52: adding it rounds to a whole number, and leaves that in the last bits."""
 
 
 @compiled

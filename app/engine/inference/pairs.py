@@ -23,14 +23,14 @@ from app.engine.inference.model import GraphicalModel, one_thread
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 
+# Cells of all messages that are held at once: 64 MB.
 _MOST_IN_MESSAGES = 2**23
-"""Cells of all messages that are held at once: 64 MB."""
 
+# Cells of the marginals of one axis with all those beyond an edge, if they are made together.
 _MOST_JOINED = 2**20
-"""Cells of the marginals of one axis with all those beyond an edge, if they are made together."""
 
+# The axis of a message along which the cells of many axes lie; no column has this name.
 _STACKED = ""
-"""The axis of a message along which the cells of many axes lie; no column has this name."""
 
 
 def pair_marginals(model: GraphicalModel, pairs: Sequence[Pair]) -> list[Floats]:

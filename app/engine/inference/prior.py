@@ -18,8 +18,8 @@ from app.engine.inference.measurements import (
 
 Floats = NDArray[np.float64]
 
+# No cell of an axis starts with less than this many standard errors of its count.
 _LEAST = 0.5
-"""No cell of an axis starts with less than this many standard errors of its count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from app.engine.inference.measurements import AxisNames
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# About a second of dealing; beyond it, values are balanced against fewer axes.
 _MOST_LOOKS = 400_000_000
-"""About a second of dealing; beyond it, values are balanced against fewer axes."""
 
 _MOST_PAIR_CELLS = 2**21
 
@@ -90,7 +90,7 @@ def _even(groups: Groups, rng: np.random.Generator) -> Floats:
 def _inverted(weights: Floats, given: Integers, spread: Floats, order: Integers) -> Integers:
     """For each row the cell at which its separator cell's cumulative share passes `spread`.
 
-    `order` lists the rows by separator cell: they are looked up in it, since neighbours then
+    `order` lists the rows by separator cell: they are looked up in it, since adjoining rows then
     look at the same place of a long table.
     """
     present = np.zeros(weights.shape[0], dtype=np.bool_)

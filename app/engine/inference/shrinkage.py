@@ -1,9 +1,10 @@
-"""Noisy counts drawn towards what the columns say when they are taken as independent.
+"""Noisy counts shrunk towards the counts that independent columns would have.
 
-A count is thought to be negative binomial around its expectation, the product of the shares of
-each column. Shares and spread are estimated from the noisy counts themselves (empirical Bayes;
-Robbins 1956, Fay and Herriot 1979), so that with little noise the noisy counts stand, with much
-the expectations, and a large count among empty ones keeps most of what it is.
+The model: a count is negative binomial around its expectation, the product of the relative
+frequencies of each column. Frequencies and spread are estimated from the noisy counts themselves
+(empirical Bayes; Robbins 1956, Fay and Herriot 1979). So with little noise the noisy counts stay,
+with much noise the expectations take their place, and a large count among empty ones changes
+little.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CountNoise:
     variance: float
 
     def reach(self, counts: int) -> int:
-        """What the largest noise of so many counts stays below, but for 5 cases in 100."""
+        """A bound on the largest noise among `counts` counts, with probability 95 %."""
         log = math.log(counts) + 3
         reach = self.scale * (log if self.law == "laplace" else math.sqrt(2 * log))
         return math.ceil(reach) + 1
@@ -87,7 +88,7 @@ def shrunk(noisy: NDArray[np.int64], noise: CountNoise, total: float) -> Estimat
     """Estimates of counts of which `noisy` is observed, with an axis for each column.
 
     total: the best estimate of their sum; all are 0 if it is not positive. No mean lies further
-    from the noisy count than the noise of so many counts reaches.
+    from the noisy count than `reach` of as many counts.
     """
     if total <= 0 or not noisy.size:
         return Estimates(np.zeros(noisy.shape), np.zeros(noisy.shape))

@@ -1,11 +1,11 @@
-"""Noisy counts of an ordered column, smoothed over runs of neighbouring cells.
+"""Noisy counts of an ordered column, smoothed over runs of adjoining cells.
 
-The true counts are thought to be level over runs. A run ends after each cell with a probability
-p, and its level is normal around 0 with a standard deviation s; p and s are unknown, each one of
-a few. The posterior mean over all 2^(n - 1) ways to cut n cells into runs, all p and all s, each
-weighed by what it makes of the noisy counts, is computed exactly by a recursion forwards and one
-backwards (Barry and Hartigan 1992; Fearnhead 2006). Where neighbours have nothing to do with one
-another, runs of one cell win, and the counts nearly stand as they are.
+The model: the true counts are constant over runs. A run ends after each cell with probability
+p, and its level is normal around 0 with standard deviation s; p and s are unknown, each one of
+a few values. The posterior mean over all 2^(n - 1) ways to cut n cells into runs, all p and all
+s, each weighted by its likelihood given the noisy counts, is computed exactly by a forward and a
+backward recursion (Barry and Hartigan 1992; Fearnhead 2006). Where adjoining cells have nothing
+to do with one another, runs of one cell are likeliest, and the counts hardly change.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from app.engine.inference.shrinkage import Estimates
 Floats = NDArray[np.float64]
 
 _BREAKS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
+# Standard deviations of a level, in multiples of the mean count.
 _LEVELS = np.array([0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
-"""Standard deviations of a level, in multiples of the mean count."""
 
 _LONGEST_STRETCH = 512
 _SHORTEST_STRETCH = 64

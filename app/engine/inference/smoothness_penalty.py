@@ -1,10 +1,10 @@
-"""A pull of the potentials of neighbouring cells towards each other.
+"""A penalty on the differences between the potentials of adjoining cells.
 
-Where a column's cells lie in order, what one of them says of another column is much what its
-neighbour says: the potentials of a measured set are thought to wander along the column by small
-independent steps (a random walk of first order; Rue and Held 2005, section 3.3). The least of
-the fit then pays for the squares of those steps too, and noise, which jumps from cell to cell,
-is smoothed out of the model, while what neighbours have in common stands.
+Where a column's cells lie in order, adjoining cells relate to another column in much the same
+way. The prior for the potentials of a measured set is therefore a random walk of first order
+along the column, with small independent steps (Rue and Held 2005, section 3.3). The objective
+of the fit then includes the squares of those steps. Noise, which jumps from cell to cell, is
+smoothed out of the model; what adjoining cells have in common stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 class Walk:
     """Steps along one axis of one measured set, whose potentials lie flat from `start` on.
 
-    A potential lies `stride` before its neighbour on the axis. The axis has `cells` cells, the
+    A potential lies `stride` before the next one on the axis. The axis has `cells` cells, the
     first `ordered` of them in order; `outer` is how many runs of the axis there are at each
     offset within the stride. `pull` is paid for half the square of each step.
     """
@@ -59,9 +59,9 @@ def walks(
     start: int,
     pull: float,
 ) -> tuple[Walk, ...]:
-    """One for each axis of the set that has neighbours in order.
+    """One for each axis of the set that has cells in order.
 
-    A single column has none: what its neighbours share is for those to say that measured it.
+    A single column has none: whoever measured it has smoothed its counts already if need be.
     """
     if len(axes) < 2 or not pull > 0:
         return ()

@@ -37,7 +37,7 @@ def together(own: Callable[[], None], other: Callable[[], None]) -> None:
 
 @cache
 def processors() -> int:
-    """How many this process may use; not every system tells more than how many there are."""
+    """How many this process may use; some systems only report how many there are."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

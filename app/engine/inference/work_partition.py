@@ -18,15 +18,15 @@ from app.engine.inference.junction_tree import JunctionTree
 Numbers = NDArray[np.int64]
 Sizes = Sequence[int]
 
+# The fewest cells of the other thread: to hand work over takes as long as some 10,000 cells do.
 _LEAST_CELLS = 2**16
-"""Of the other thread's share: to hand that over takes as long as some 10,000 cells do."""
 
 
 @dataclass(frozen=True, eq=False)
 class DividedTree:
     """A tree hung anew, and its cliques' numbers, rising: of either thread, and of the trunk.
 
-    `places` tells where each clique of the tree as it was before stands now.
+    `places` lists where each clique of the original tree stands now.
     """
 
     tree: JunctionTree
@@ -37,8 +37,8 @@ class DividedTree:
 
     @classmethod
     def of(cls, tree: JunctionTree) -> DividedTree:
-        """Where the other thread's share would be small, all is the first's, and the root is the
-        smallest clique."""
+        """Where the other thread would have little to do, the first does everything, and the root
+        is the smallest clique."""
         least, best, owners = tree.cells + 1, 0, {}
         roots = sorted(range(len(tree.sizes)), key=lambda i: (tree.sizes[i], i))
         for root in roots if tree.cells >= 2 * _LEAST_CELLS else roots[:1]:

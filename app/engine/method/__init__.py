@@ -6,11 +6,6 @@ deterministic function of params, seed and answers, so that a lost run can be re
 """
 
 from app.engine.method.case import Case, Limits, PublicChunks, PublicFacts
-from app.engine.method.combinations import (
-    CombinationErrors,
-    CombinationsModel,
-    ComparedCombinations,
-)
 from app.engine.method.example import Example
 from app.engine.method.expected_error import ExpectedError
 from app.engine.method.model import CountsTable, Model
@@ -22,9 +17,6 @@ from app.engine.method.synthesizer import Output, PublicUse, Synthesizer
 
 __all__ = [
     "Case",
-    "CombinationErrors",
-    "CombinationsModel",
-    "ComparedCombinations",
     "CountsTable",
     "Example",
     "ExpectedError",

@@ -40,7 +40,9 @@ _ONE_DELTA = 10**18
 _PRECISE = Context(
     prec=60, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[], flags=[]
 )
+# Bounds are raised by 1e-25, far above the relative error of 1e-30 that is derived above.
 _AGAINST_US = Decimal(1) + Decimal("1e-25")
+# exp(-10^9) is far below one unit of delta, and raising a smaller bound to it is safe.
 _LARGEST_EXPONENT = Decimal(10**9)
 
 
@@ -67,8 +69,10 @@ class Caps:
 
 
 def _best_alpha(rho: float, epsilon: float) -> float:
-    """An alpha near the minimum of the bound, where (2 alpha - 1) rho - epsilon + ln(1 - 1/alpha)
-    crosses zero; this derivative of the bound's logarithm rises with alpha."""
+    """An alpha near the minimum of the bound, where the derivative of its logarithm,
+    (2 alpha - 1) rho - epsilon + ln(1 - 1/alpha), crosses zero; it rises with alpha."""
+    # Bisection in the logarithm of alpha - 1, which spans many orders of magnitude. At the
+    # upper end the derivative is positive already.
     low, high = math.log(1e-12), math.log(1.0 + (epsilon + 1.0) / rho)
     for _ in range(90):
         middle = (low + high) / 2

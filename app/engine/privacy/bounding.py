@@ -1,14 +1,14 @@
 """Which rows count: at most k of each entity, drawn once for a session.
 
-Statement. For neighbouring tables, which differ by all rows of one entity, the rows kept of
-every other entity have the same distribution and can be coupled to be the same; so the
-kept tables differ by at most k rows, all of one entity.
-Proof. Each row gets its own random key, and an entity's rows are ranked by their keys
-among themselves: what is kept of an entity depends on its own rows and keys alone.
+Statement. Adjacent datasets differ by all rows of one entity, added or removed. The rows kept
+of every other entity have the same distribution in both and can be coupled to be the same. So
+the kept rows differ by at most k rows, all of one entity.
+Proof. Each row gets its own random key, and an entity's rows are ranked by their keys among
+themselves: what is kept of an entity depends on its own rows and keys alone.
 
-Keys are 64 random bits of the operating system. Two keys of one entity are equal with
-probability at most k^2 / 2^65; such a tie is broken by row order, which makes the draw
-that little less uniform and changes nothing in the statement above. No amplification by
+Keys are 64 random bits of the operating system. Two keys among the n rows of an entity are
+equal with probability at most n^2 / 2^65. Such a tie is broken by row order, which makes the
+draw very slightly less uniform and changes nothing in the statement above. No amplification by
 sampling is claimed.
 """
 
@@ -66,6 +66,7 @@ def bounded_by(digests: NDArray[np.uint64], max_rows: int) -> Bounded:
     """The draw itself. `digests` has shape (rows, 2); equal digests are one entity."""
     rows = len(digests)
     high, low = digests[:, 0], digests[:, 1]
+    # The last key sorts first: by entity, and within an entity by random key.
     order = np.lexsort((random_keys(rows), low, high))
     is_new = np.ones(rows, dtype=bool)
     is_new[1:] = (high[order[1:]] != high[order[:-1]]) | (low[order[1:]] != low[order[:-1]])

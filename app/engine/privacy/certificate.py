@@ -28,7 +28,6 @@ from app.engine.privacy.queries import (
 from app.engine.privacy.questions import (
     Counted,
     CountQuestion,
-    DiscoverQuestion,
     Quantiled,
     QuantileQuestion,
     Selected,
@@ -38,8 +37,10 @@ from app.engine.schema import PrivacyUnit
 
 Assurance = Literal["enforced", "declared"]
 
-_ROW_NEIGHBOURS = "two tables that differ by one row, added or removed"
-_ENTITY_NEIGHBOURS = "two tables that differ by all rows of one entity, added or removed"
+_FOUND = {Keys: "key discovery", Values: "discovery of values"}
+# The adjacency relation of each unit, as the certificate states it under `neighbours`.
+_ROW_ADJACENCY = "two tables that differ by one row, added or removed"
+_ENTITY_ADJACENCY = "two tables that differ by all rows of one entity, added or removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Certificate:
         is_row = self.unit.kind == "row"
         return {
             "unit": self.unit.to_wire(),
-            "neighbours": _ROW_NEIGHBOURS if is_row else _ENTITY_NEIGHBOURS,
+            "neighbours": _ROW_ADJACENCY if is_row else _ENTITY_ADJACENCY,
             "guarantee": self.guarantee.as_wire(),
             "accountant": self.accountant.value,
             "charge": self.charge.as_wire(self.accountant),
@@ -214,10 +215,8 @@ def _mechanisms(exchange: Exchange) -> list[Mechanism]:
         return [_scores(exchange, answer)]
     if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
         return [_quantile(exchange, question.query, answer)]
-    if isinstance(question, DiscoverQuestion) and isinstance(answer, Discovered):
+    if isinstance(answer, Discovered | FoundValues):
         return [_discovery(exchange, answer)]
-    if isinstance(answer, FoundValues):
-        return [_values(exchange, answer)]
     return [_hand_over(exchange)]
 
 
@@ -306,26 +305,13 @@ def _columns_of_quantile(query: Quantile) -> tuple[str, ...]:
     return ()
 
 
-def _discovery(exchange: Exchange, found: Discovered) -> Mechanism:
+def _discovery(exchange: Exchange, found: Discovered | FoundValues) -> Mechanism:
+    query = found.query
     return Mechanism(
         question=exchange.number,
-        name=f"key discovery with threshold {found.threshold}",
-        targets=(found.query.columns,),
-        rules=(query_to_wire(found.query),),
-        noise="discrete gaussian",
-        scale=found.scale,
-        l1_sensitivity=found.l1_sensitivity,
-        l2_sensitivity=found.l2_sensitivity,
-        loss=exchange.loss,
-    )
-
-
-def _values(exchange: Exchange, found: FoundValues) -> Mechanism:
-    return Mechanism(
-        question=exchange.number,
-        name=f"discovery of values with threshold {found.threshold}",
-        targets=((found.query.column,),),
-        rules=(query_to_wire(found.query),),
+        name=f"{_FOUND[type(query)]} with threshold {found.threshold}",
+        targets=(query.columns if isinstance(query, Keys) else (query.column,),),
+        rules=(query_to_wire(query),),
         noise="discrete gaussian",
         scale=found.scale,
         l1_sensitivity=found.l1_sensitivity,

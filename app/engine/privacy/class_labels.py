@@ -42,7 +42,7 @@ def _label(
 
 
 def _union(cuts: Sequence[float], taken: list[int]) -> str:
-    """Neighbouring intervals read as one."""
+    """Intervals that touch read as one."""
     known = set(taken)
     starts = [number for number in taken if number - 1 not in known]
     ends = [number for number in taken if number + 1 not in known]

@@ -1,9 +1,10 @@
 """Numbers of a column as whole steps of its public grid, clipped to public bounds.
 
 Statement. Let a row add clip(x, low, high) to one cell, in steps, and nothing where x is
-null. Add or remove one unit of at most k rows: the sums change by a vector whose L1 norm,
-and so whose L2 norm, is at most k max(|low|, |high|).
-Proof. Each of the unit's rows moves one cell by at most max(|low|, |high|); norms are
+null. Between adjacent datasets, which differ by one unit of at most k rows, added or removed,
+the sums change by a vector whose L1 norm, and therefore whose L2 norm, is at most
+k max(|low|, |high|).
+Proof. Each of the unit's rows moves one cell by at most max(|low|, |high|). Norms are
 subadditive, and the L2 norm is at most the L1 norm.
 """
 
@@ -23,8 +24,8 @@ from app.engine.schema import Column
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import Value, tick
 
+# The largest bound in steps: 2^30 rows of it sum to 2^62, which fits 64 bits.
 LARGEST_STEPS = 2**32
-"""Of a bound, so that the sum of 2^30 rows fits 64 bits."""
 _LARGEST_PLACE = 2**62
 
 
@@ -66,6 +67,7 @@ def summand(column: Column, low: float, high: float) -> Summand:
     if not column.has_numbers:
         raise QuestionRefused("a sum is of a column of numbers, dates or times")
     step = _step(column)
+    # Bounds are rounded inwards, so that rounding to the grid never widens what a row adds.
     lowest, highest = math.ceil(_exact(low) / step), math.floor(_exact(high) / step)
     if lowest > highest:
         raise QuestionRefused("no point of the column's grid lies between the bounds of the sum")
@@ -82,6 +84,7 @@ def summand(column: Column, low: float, high: float) -> Summand:
 
 
 def _exact(bound: float) -> Decimal:
+    # The decimal that the analyst wrote (0.1), not the binary fraction nearest to it.
     return Decimal(repr(float(bound)))
 
 

@@ -1,9 +1,9 @@
 """Exact histograms of the rows that count, in integers, under each contribution rule.
 
-Nothing here is private output: the kernel adds noise to what these functions return.
-`rows` is streamed chunk by chunk. The other rules look at one entity at a time: the codes
-they need are gathered entity after entity, in their compact types, and worked through in
-blocks of whole entities.
+Nothing here is safe to publish: the kernel adds noise to what these functions return. The
+sensitivity of each rule is stated and proved in `sensitivity`. `rows` is streamed chunk by
+chunk. The other rules look at one entity at a time: the codes that they need are gathered
+entity after entity, in their compact types, and processed in blocks of whole entities.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from app.engine.privacy.units import EntityCells, blocks_of_units, unit_of_rows
 from app.engine.schema import Schema
 from app.engine.tuple_tree import TupleTree
 
+# Items of one block of units: 16 MiB as int32.
 _ITEMS_AT_ONCE = 2**22
 
 Codes = Mapping[str, NDArray[Any]]
@@ -179,6 +180,7 @@ def exact_histograms(
             for begin, end in blocks_of_units(np.arange(rows + 1)):
                 part = {name: codes[begin:end] for name, codes in chunk.items()}
                 _add_units(total, histogram, part, np.arange(end - begin + 1), source.schema)
+    # Rows were bounded by their position: with other rows, a unit could count beyond k.
     if bounded.place is not None and first != len(bounded.place):
         raise ValueError("the source changed while the session was open")
     if not bounded.is_row_unit:
@@ -265,6 +267,7 @@ def _row_weight(histogram: Histogram) -> int:
 
 
 def _add(totals: Counts, cells: NDArray[np.integer[Any]], weight: int = 1) -> None:
+    # `bincount` allocates all cells, which is wasteful for few rows in a wide histogram.
     if len(totals) > len(cells):
         np.add.at(totals, cells, weight)
         return

@@ -22,8 +22,9 @@ from app.engine.privacy.class_labels import class_labels
 
 FeatureKind = Literal["rows", "rows_per", "std_per", "distinct", "top_share", "share_count", "mean"]
 Floats = NDArray[np.float64]
+# Each column of a mixture takes memory for every row, and a full covariance 64^2 numbers for each
+# component.
 MOST_MIXED = 64
-"""Columns of a mixture: each takes memory for every row."""
 MOST_FEATURES = 32
 _KINDS: tuple[FeatureKind, ...] = get_args(FeatureKind)
 

@@ -1,17 +1,22 @@
 """Finding the combinations of cells that many units have, without listing the domain.
 
 Statement. Each unit enters at most m distinct keys. Every key that some unit entered gets
-its count plus discrete Gaussian noise Z, and is published with it if that is at least t, where
-1 - (1 - P[Z >= t - 1])^m <= delta. This is delta-approximately rho-zCDP, with rho the cost of
-the noise for an L2 distance of sqrt(m).
-Proof. Couple the draws of all other units, and let the larger table be the one with the unit
-more. On the keys that were entered in both tables the counts differ by at most 1 in at most m
-places: the Gaussian mechanism, followed by post-processing. At most m keys were entered in
-the larger table alone; each has count 1, by this unit only, and stays below t with
-probability 1 - P[Z >= t - 1], independently. So with probability at least 1 - delta none of
-them is published, and given that, what is published is the same Gaussian mechanism.
+its count plus discrete Gaussian noise Z, and is published with that noisy count if it is at
+least t, where 1 - (1 - P[Z >= t - 1])^m <= delta. For adjacent datasets, which differ by one
+unit added or removed, this is delta-approximately rho-zCDP (Bun and Steinke 2016, Definition
+8.1), with rho the cost of the noise for an L2 distance of sqrt(m).
+Proof. Couple the draws of all other units, and call larger the dataset that has the unit. On
+the keys that were entered in both datasets the counts differ by at most 1 in at most m places:
+the Gaussian mechanism, followed by post-processing. At most m keys were entered in the larger
+dataset alone. Each has count 1, from this unit only, and stays below t with probability
+1 - P[Z >= t - 1], independently. So with probability at least 1 - delta none of them is
+published. Given that, what is published is the same Gaussian mechanism.
 
-Keys come out in rising order, which tells nothing of the rows.
+The tail is that of a noise of at least t - 1, because a key of one unit has the count 1, and
+it is inclusive, because a noisy count of exactly t is published. OpenDP 0.16's threshold
+constructors are off by one here on integers, so thresholds are computed in this module.
+
+Keys come out in rising order, which says nothing about the order of rows.
 """
 
 from __future__ import annotations
@@ -29,12 +34,14 @@ from app.engine.privacy.contributions import counted_codes
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.units import EntityCells, blocks_of_units, unit_of_rows
 
+# Probabilities are raised by more than the rounding of a sum of up to a million doubles.
 _AGAINST_US = 1 + 1e-9
-"""Above the rounding of a sum of up to a million doubles."""
+# Up to this scale the tail is summed term by term. Beyond it an integral bounds the sum from
+# above, and is at most 0.5 % too large.
 _SUMMED = 2000
-"""Scales up to which the tail is summed; beyond, an integral bounds it, 0.5 % off at most."""
+# exp(-37^2 / 2) is below 1e-290: what lies more than 37 scales out is covered by the 1e-290
+# that is added to every tail.
 _REACH = 37.0
-"""Scales beyond which the noise has less than 1e-290 of its weight."""
 
 
 def gaussian_tail(scale: float, least: int) -> float:
@@ -57,6 +64,7 @@ def gaussian_tail(scale: float, least: int) -> float:
 def key_threshold(scale: float, keys: int, delta: int) -> int:
     """The smallest t at which a unit's `keys` own keys stay hidden but with `delta` (1e-18)."""
 
+    # The chance of showing a key falls as t grows, so that bisection finds the smallest t.
     def hides(threshold: int) -> bool:
         tail = min(gaussian_tail(scale, threshold - 1), 1.0)
         if tail == 1.0:
@@ -82,7 +90,8 @@ def exact_keys(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every key that some unit enters, and how many do.
 
-    A key that units have but none entered is left out: noised, it would count beyond m.
+    A key that some unit has but none entered is left out. Noise on its count of 0 could publish
+    it, and then a unit could add more keys than the m that the proof allows for.
 
     Keys: int64, shape (keys, columns), in rising order; counts: int64, shape (keys,).
     """

@@ -4,10 +4,11 @@ Statement. Let a candidate's distance be L1(s h, r), with h its exact histogram 
 its grid, s the public factor that makes those 1/1024 of a count, and r a public array of
 integers. If one unit moves h by a vector of L1 norm at most D, it moves the distance by at
 most s D, up or down.
-Proof. The triangle inequality gives |L1(s (h + v), r) - L1(s h, r)| <= s L1(v, 0) <= s D.
+Proof. Adjacent datasets have histograms h and h + v, with L1(v, 0) <= D. The triangle
+inequality gives |L1(s (h + v), r) - L1(s h, r)| <= s L1(v, 0) <= s D.
 
-Whole counts would do for that, but a reference is finer: over a million cells that expect
-a twentieth of a row each, one rounded to whole counts would be empty.
+The proof would also hold for a reference in whole counts, but those are too coarse: a
+reference that expects a twentieth of a row in each of a million cells would round to nothing.
 """
 
 from __future__ import annotations

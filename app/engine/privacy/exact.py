@@ -14,6 +14,7 @@ from app.engine.privacy.contributions import Histogram, exact_histograms
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import narrowed
 
+# 8 MiB of counts for each pass over the rows, and up to 64 MiB kept between questions.
 _CELLS_AT_ONCE = 2**20
 _CACHED_CELLS = 2**23
 
@@ -22,7 +23,7 @@ class ExactHistograms:
     """Exact histograms of the session, computed in few passes and kept for a while.
 
     A rule that draws at random (`distinct`, `one`) keeps its draw as long as its histogram is
-    kept; drawing anew is just as private, since the sensitivity holds for every draw.
+    kept. Drawing again later is just as private, since the sensitivity holds for every draw.
     """
 
     def __init__(self, source: CodeSource, bounded: Bounded | None = None) -> None:
@@ -39,11 +40,9 @@ class ExactHistograms:
         return self._bounded
 
     def each(self, histograms: Sequence[Histogram]) -> Iterator[NDArray[np.int64]]:
-        """Flat histograms in the order asked; no more than a bounded number is held at once.
-
-        Those of a question too large to be kept as a whole are not kept at all: the next of its
-        kind would find none of them.
-        """
+        """Flat histograms in the order given; a bounded number of cells is held at once."""
+        # A question too large to be kept as a whole would push out its own first histograms
+        # before the next one of its kind could use them: nothing of it is kept.
         keeps = sum(histogram.cells for histogram in histograms) <= _CACHED_CELLS
         for group in _groups(histograms, lambda histogram: histogram.cells):
             yield from self._of_group(group, keeps)

@@ -3,7 +3,7 @@
 A form is a `TypedDict`. What is sent is built as one, which the type checker holds to the form;
 what arrives is read by a `Reader` of the same form, which trusts nothing. Where several forms
 may stand in one place they are a union: of `type`, where each names itself, or else of the
-field that one alone has (`told_apart_by`).
+field that one alone has (`discriminated_by`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reader(Generic[F]):
             raise FrameError("a field is missing or unknown, or has a value it may not") from None
 
 
-def told_apart_by(*fields: str) -> Discriminator:
+def discriminated_by(*fields: str) -> Discriminator:
     """Finds the form of an object by the first of `fields` that it has, else by the last."""
 
     def tag(value: Any) -> str | None:

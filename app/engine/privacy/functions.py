@@ -1,14 +1,14 @@
 """Evaluating declared functions: a cell for each unit, from that unit's rows alone.
 
-Statement. Add or remove one unit: the histogram of the cells changes by 1 in one place, so
-L1 = L2 = 1.
+Statement. Between adjacent datasets, which differ by one unit added or removed, the histogram
+of the cells changes by 1 in one place, so L1 = L2 = 1.
 Proof. The cell of a unit is a function of its own (bounded) rows, of public constants, and of
 random keys of its own where votes are tied. It is one of 0..cells-1 whatever the rows are:
 a row number is at least 1 and cut at the top; a vote has a winner, or the unit is in
 component 0; intervals cut the whole number line, and each combination of them has a class.
-Floats are rounded in the same way in both tables, so they cannot break this.
+Floats are rounded in the same way in both datasets, so they cannot break this.
 
-Nothing here is private output; the functions are evaluated on public tables too.
+Nothing here is safe to publish without noise; the functions serve public tables too.
 """
 
 from __future__ import annotations
@@ -118,8 +118,10 @@ def likeliest_components(mixture: MixtureMode, values: Floats) -> Cells:
 
 
 def _product(rows: Floats, matrix: Floats) -> Floats:
-    """`rows @ matrix`, but no row's rounding depends on which rows are beside it: that of
-    BLAS does, and then one unit more could move another unit that lies between components."""
+    """`rows @ matrix`, where a row's rounding does not depend on the rows beside it.
+
+    The rounding of BLAS does: one more unit could then move another unit, one that lies
+    between two components, and the histogram would change in more than one place."""
     return np.stack([_row_sums(rows * column) for column in matrix.T], axis=1)
 
 

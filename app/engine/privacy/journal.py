@@ -31,7 +31,7 @@ class JournalEntry:
     """Question `number` (from 0), its SHA-256 in hex, both texts as packed frames, the charge.
 
     The hash is of the whole question; the text leaves references out (see `kept_question`). A
-    trusted call has an empty answer: the table it handed over is nobody's to keep.
+    trusted call has an empty answer: the table that it handed over must not be stored.
     """
 
     number: int
@@ -45,7 +45,7 @@ def kept_question(question: Question) -> bytes:
     """The packed question as a journal keeps it: candidates without their references.
 
     A reference is public, and made of earlier answers of the same journal. It can be as large
-    as a message may be, in each of many rounds, and nothing that reads a journal asks for it.
+    as a message may be, in each of many rounds, and nothing that reads a journal needs it.
     """
     if isinstance(question, SelectQuestion | ScoreQuestion):
         candidates = tuple(replace(each, reference=()) for each in question.candidates)
@@ -96,7 +96,7 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
 
 
 def resolved(schema: Schema, entries: Sequence[JournalEntry]) -> Schema:
-    """The dictionary with the values that were found, in which a release's model is told."""
+    """The dictionary with the values that were found, which the release's model refers to."""
     if all(column.discovers is None for column in schema.columns):
         return schema
     for exchange in exchanges(entries):
@@ -121,7 +121,8 @@ class Record:
 def measurements(entries: Sequence[JournalEntry]) -> list[Record]:
     """Every noisy answer of a journal, in the order measured.
 
-    The winners of a selection are told by what is counted of them, and by the certificate.
+    The winners of a selection are no measurement: the certificate lists them, and what is
+    counted of them afterwards is one.
     """
     return [record for exchange in exchanges(entries) for record in _records(exchange)]
 

@@ -5,7 +5,7 @@ A question is first *admitted* from public facts alone (schema, unit, what was c
 far); a refused question changes nothing. Then it is charged, and only then are rows read
 and noise drawn. The filter is integer addition: sums of epsilon (pure), or of rho and of
 delta (zCDP), are filters under full adaptivity (Rogers et al. 2016; Feldman and Zrnic 2021;
-Whitehouse et al. 2022), so what is asked may depend on every earlier answer.
+Whitehouse et al. 2022), so a question may depend on every earlier answer.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ class Kernel:
         """Charges the question, then reads rows and draws noise."""
         if self._failed:
             raise KernelFailure
+        # Charged before a row is read: whatever fails from here on has been paid for.
         self.recount(admitted.loss)
         try:
             match admitted.plan:
@@ -130,6 +131,8 @@ class Kernel:
                 case queries:
                     return self._count(queries)
         except Exception as error:
+            # The cause may depend on the rows. All failures read the same and end the session,
+            # so that a synthesizer learns one bit from them, once.
             self._failed = True
             raise KernelFailure from error
 
@@ -139,7 +142,7 @@ class Kernel:
         self.remaining = self.remaining - loss
 
     def adopt(self, found: FoundValues) -> None:
-        """Goes on with a dictionary that lists the values found, and rows coded by it."""
+        """Continues with a dictionary that lists the values found, and rows coded by it."""
         self.schema = self.schema.with_values(found.query.column, found.texts)
         self._source = ResolvedCodes(self._declared, self.schema)
         self._exact = ExactHistograms(self._source, self._exact.bounded)
@@ -177,6 +180,7 @@ class Kernel:
         scales = np.array(plan.scales)
         noisy = np.empty_like(distances)
         error = np.empty_like(scales)
+        # Equal scales are drawn together; weights were rounded so that there are few of them.
         for scale in sorted(set(plan.scales)):
             these = scales == scale
             noisy[these] = add_noise(distances[these], plan.noise, scale)
@@ -214,16 +218,7 @@ class Kernel:
         )
         noisy = add_noise(counts, "gaussian", plan.scale)
         kept = noisy >= plan.threshold
-        return Discovered(
-            query=query,
-            keys=keys[kept],
-            values=noisy[kept],
-            scale=plan.scale,
-            standard_error=standard_deviation("gaussian", plan.scale),
-            threshold=plan.threshold,
-            l1_sensitivity=plan.unit.l1_counts,
-            l2_sensitivity=plan.unit.l2_counts,
-        )
+        return Discovered(query, keys[kept], noisy[kept], *_discovery_noise(plan))
 
     def _find_values(self, plan: ValuesPlan) -> FoundValues:
         query = plan.query
@@ -231,16 +226,8 @@ class Kernel:
         noisy = add_noise(counts, "gaussian", plan.scale)
         kept = np.flatnonzero(noisy >= plan.threshold)
         kept = kept[most_frequent(noisy[kept], plan.most)]
-        found = FoundValues(
-            query=query,
-            texts=tuple(texts[place] for place in kept),
-            values=noisy[kept],
-            scale=plan.scale,
-            standard_error=standard_deviation("gaussian", plan.scale),
-            threshold=plan.threshold,
-            l1_sensitivity=plan.unit.l1_counts,
-            l2_sensitivity=plan.unit.l2_counts,
-        )
+        named = tuple(texts[place] for place in kept)
+        found = FoundValues(query, named, noisy[kept], *_discovery_noise(plan))
         self.adopt(found)
         return found
 
@@ -248,6 +235,14 @@ class Kernel:
         names = [column.name for column in self.schema.columns]
         codes, entity = counted_codes(self._source, self._exact.bounded, names)
         return HandedOver(Table(codes, len(codes[names[0]]), entity))
+
+
+def _discovery_noise(
+    plan: DiscoveryPlan | ValuesPlan,
+) -> tuple[float, float, int, float, float]:
+    """Scale, standard error, threshold, and the L1 and L2 sensitivity, in counts."""
+    error = standard_deviation("gaussian", plan.scale)
+    return plan.scale, error, plan.threshold, plan.unit.l1_counts, plan.unit.l2_counts
 
 
 def _measured(query: QueryPlan, exact: NDArray[np.int64]) -> Measurement:

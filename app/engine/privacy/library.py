@@ -14,12 +14,12 @@ from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
 from app.engine.privacy.questions import Answer, Question
-from app.engine.privacy.session_base import Asking
+from app.engine.privacy.session_base import SessionBase
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 
 
-class LocalSession(Asking):
+class LocalSession(SessionBase):
     """The `Session` protocol straight onto a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -41,7 +41,7 @@ class LocalSession(Asking):
     def remaining(self) -> PrivacyLoss:
         return self._kernel.remaining
 
-    def _ask(self, question: Question) -> Answer:
+    def _answer_to(self, question: Question) -> Answer:
         return self._kernel.answer(self._kernel.admit(question))
 
 

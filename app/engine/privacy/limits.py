@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import math
 
+# Cells of one question, all its queries together: 1 GiB of 64-bit counts.
 MOST_CELLS = 2**27
-"""Cells of one question, all its queries together."""
 
+# Entries of one question's lists of tuples, the cells of their columns and the tables of their
+# parts, all queries together.
 MOST_LISTED = 2**25
-"""Entries of one question's lists of tuples, the cells of their columns and the tables of
-their parts, all queries together."""
 
+# Items of one tuple: more than a noisy count of combinations is of use for.
 LONGEST_TUPLE = 64
 
+# Items that the rows of one unit may have together in a list of tuples.
 MOST_ITEMS_OF_UNIT = 2**26
-"""Items that the rows of one unit may have together in a list of tuples."""
 
+# Steps to find a row's tuples: some 20 milliseconds, so that no row stops a worker.
 MOST_STEPS_OF_ROW = 2**22
-"""Steps to find a row's tuples: some 20 milliseconds, so that no row stops a worker."""
 
+# The largest scale of noise, in steps of the noised integers: counts, or steps of the grid of
+# `clipped`; for a selection, in counts of the heaviest candidate.
 LARGEST_SCALE = 2.0**40
-"""The largest scale of noise, in steps of the noised integers: counts, or steps of the grid
-of `clipped`; for a selection, in counts of the heaviest candidate."""
 
 
 def steps_of_row(width: int, length: int, tuples: int) -> int:
-    """No fewer than the steps to find which of `tuples` listed ones of this length a row of
-    `width` items holds: every choice of items, or every item below each node of the tree."""
+    """An upper bound on the steps that find which of `tuples` listed tuples of this length are in
+    a row of `width` items: every choice of items, or every item below each node of the tree."""
     choices = sum(math.comb(width, size) for size in range(1, length + 1))
     return min(choices, width * (1 + tuples * (length - 1)))

@@ -1,8 +1,8 @@
 """Amounts of privacy loss: exact integers, parsed from text, never floats.
 
-Epsilon and rho are counted in units of 1e-12, delta in units of 1e-18. A cost is
-rounded up when it is parsed, a cap is rounded down, so rounding never favours the
-spender. Caps end at 2^61 so that the sum of any two amounts fits SQLite's integer.
+Epsilon and rho are counted in units of 1e-12, delta in units of 1e-18. A cost is rounded up
+when it is parsed and a cap is rounded down, so that rounding never allows more loss than was
+agreed. Caps end at 2^61 so that the sum of any two amounts fits SQLite's 64-bit integers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ EPSILON_UNIT = Decimal("1e-12")
 RHO_UNIT = EPSILON_UNIT
 DELTA_UNIT = Decimal("1e-18")
 LARGEST_AMOUNT = 2**61
+# An epsilon or rho below 1e-6 is refused: its noise would exceed any useful count.
 SMALLEST_PRIMARY = 10**6
-"""An epsilon or rho below 1e-6 is refused: its noise would exceed any useful count."""
 
 AMOUNT_PATTERN = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 AMOUNT_MAX_LENGTH = 40
 
 _AMOUNT = re.compile(AMOUNT_PATTERN, re.ASCII)
+# Amounts have at most 40 digits and exponents of at most 60: 120 digits hold every quotient of
+# an amount and a unit without rounding.
 _WIDE = Context(prec=120)
 _LARGEST_EXPONENT = 60
 
@@ -172,7 +174,7 @@ class PrivacyLoss:
         return self.amount / 10**12
 
     def of_each(self, parts: int) -> PrivacyLoss:
-        """One of so many equal parts, rounded down, without delta."""
+        """One of `parts` equal parts, rounded down, without delta."""
         return PrivacyLoss(self.kind, self.amount // parts)
 
     def _same_kind(self, other: PrivacyLoss) -> None:
@@ -200,8 +202,8 @@ class PrivacyLoss:
         parts = {weight: self._part(Fraction(weight) / total) for weight in times}
         return tuple(parts[weight] for weight in weights)
 
-    def _part(self, share: Fraction) -> PrivacyLoss:
-        return PrivacyLoss(self.kind, int(self.amount * share), int(self.delta * share))
+    def _part(self, weight: Fraction) -> PrivacyLoss:
+        return PrivacyLoss(self.kind, int(self.amount * weight), int(self.delta * weight))
 
     def as_wire(self) -> dict[str, str]:
         name = "epsilon" if self.kind == "pure" else "rho"

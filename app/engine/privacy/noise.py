@@ -1,8 +1,8 @@
 """The only place that draws noise: OpenDP's samplers over 64-bit integers.
 
-Scales are chosen in floats and then *verified*: OpenDP's own `map` says, rounded up, what
-the mechanism costs, and that must not exceed the integer charge; otherwise the scale is
-raised until it does not.
+Scales are chosen in floats and then *verified*: OpenDP's own `map` gives the cost of the
+mechanism, rounded up, and that must not exceed the integer charge. Where it does, the scale is
+raised until it no longer does.
 
 What OpenDP 0.16 does over i64, checked by the tests beside this file: the samplers are
 exact (rational arithmetic, no float noise); a sum beyond 64 bits saturates, which is
@@ -36,7 +36,9 @@ from app.engine.privacy.queries import Noise
 
 enable_features("contrib")
 
+# Values pass through Python lists, of which this many at a time cost little memory.
 _DRAWS_AT_ONCE = 2**16
+# Floats are off by a few parts in 2^52, so a few steps of 2^-48 make a scale large enough.
 _NUDGE = 1.0 + 2.0**-48
 
 
@@ -62,7 +64,7 @@ def _noisy_max(kind: Literal["pure", "zcdp"], scale: float) -> Any:
 
 
 def _root_up(square: int) -> float:
-    """The smallest convenient float whose square is at least `square`, exactly."""
+    """A float just above the root of `square`: its own square is at least `square`, exactly."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
@@ -145,7 +147,8 @@ def noisy_winners(
 
     Each draw is a mechanism of its own on the candidates that remain, so `winners` draws
     cost `winners` times one. Time grows with `winners` times candidates, which a question
-    bounds. (One draw of permute-and-flip's noise for all winners would have another law.)
+    bounds. (One draw of permute-and-flip's noise for all winners has another distribution,
+    which the cost of `winners` single draws does not cover.)
     """
     select = _noisy_max(kind, scale)
     left = list(range(len(scores)))

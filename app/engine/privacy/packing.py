@@ -23,7 +23,7 @@ from app.engine.privacy.declared import (
     RowNumber,
     function_from_json,
 )
-from app.engine.privacy.forms import Form, Items, Whole, told_apart_by
+from app.engine.privacy.forms import Form, Items, Whole, discriminated_by
 from app.engine.privacy.queries import (
     Candidate,
     Contribution,
@@ -68,7 +68,7 @@ class CutGroupingForm(_TailForm):
 
 GroupingForm = Annotated[
     Annotated[RegularGroupingForm, Tag("regular")] | Annotated[CutGroupingForm, Tag("edges")],
-    told_apart_by("regular", "edges"),
+    discriminated_by("regular", "edges"),
 ]
 
 
@@ -115,7 +115,7 @@ QueryForm = Annotated[
     Annotated[SumForm, Tag("sum")]
     | Annotated[TupleCountForm, Tag("tuples")]
     | Annotated[CountForm, Tag("rule")],
-    told_apart_by("sum", "tuples", "rule"),
+    discriminated_by("sum", "tuples", "rule"),
 ]
 
 
@@ -151,7 +151,7 @@ class QuantileForm(Form):
         | Annotated[NumbersOfTuplesForm, Tag("tuples")]
         | Annotated[RegularValuesForm, Tag("regular")]
         | Annotated[ValuesOfColumnForm, Tag("column")],
-        told_apart_by("rows", "tuples", "regular", "column"),
+        discriminated_by("rows", "tuples", "regular", "column"),
     ]
 
 
@@ -168,7 +168,7 @@ class FactorsForm(Form):
 
 ReferenceForm = Annotated[
     Annotated[GridReferenceForm, Tag("cells")] | Annotated[FactorsForm, Tag("factors")],
-    told_apart_by("cells", "factors"),
+    discriminated_by("cells", "factors"),
 ]
 
 

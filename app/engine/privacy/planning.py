@@ -1,7 +1,8 @@
 """What a question would do: resolved against the schema, from public facts alone.
 
-A plan says which histogram is read, how far one unit moves it, and which noise that needs.
-Whatever does not fit is refused here, before anything is charged.
+A plan states which histogram is read, how far one unit moves it, and which noise that needs.
+Whatever does not fit is refused here, before anything is charged. No private row is in reach,
+so that a refusal cannot depend on one.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ class DiscoveryPlan:
 
 @dataclass(frozen=True)
 class ValuesPlan:
-    """A value is told if its noisy count is at least `threshold`, the `most` frequent of them."""
+    """A value is published if its noisy count is at least `threshold`; of those, only the `most`
+    frequent ones."""
 
     query: Values
     unit: Sensitivity
@@ -252,7 +254,7 @@ class Planner:
             most = histogram.of.largest * self.unit.max_rows
             return Sensitivity(1, most, most**2)
         if isinstance(histogram.of, ListedTuples):
-            # Not so many as rows: one row holds many tuples.
+            # The number of rows is no bound here: one row holds many tuples.
             assert histogram.contribution.limit is not None
             most = min(histogram.contribution.limit, max(len(histogram.of.tuples), 1))
             return Sensitivity(1, most, most)
@@ -316,7 +318,7 @@ class Planner:
                 f"the rows of one unit have at most {MOST_ITEMS_OF_UNIT} items together"
             )
         if steps_of_row(tuples.width, tuples.length, len(tuples)) > MOST_STEPS_OF_ROW:
-            raise QuestionRefused("a row has too many items for lists of so many, so long tuples")
+            raise QuestionRefused("a row has too many items for this many tuples of this length")
         items = self._items_of_columns(tuples, self._groupings(tuples, {}))
         tables = sum(len(each.of_cell) * each.most_of_cell for each in tuples.parts.values())
         return tuples.items.size + sum(items.values()) + tables
@@ -326,7 +328,7 @@ class Planner:
         items = dict(zip(tuples.columns, (grouping.cells for grouping in groupings), strict=True))
         for name, parts in tuples.parts.items():
             if len(parts.of_cell) != items.get(name):
-                raise QuestionRefused("parts are told for each cell of a column of the tuples")
+                raise QuestionRefused("parts are listed for each cell of a column of the tuples")
             items[name] = len(parts.names)
         return items
 

@@ -37,9 +37,9 @@ def measurement_to_wire(record: Record, schema: Schema) -> dict[str, Any]:
     """One noisy answer as JSON: `values` is flat, in C order of `columns`.
 
     Tuples and discovered keys are no product of columns: they have no `columns`, and each
-    entry of `listed` tells the cell of each column that its value is about. Scores have none
-    either: each entry of `candidates` tells what was compared with its reference. A quantile is
-    no count: it has no `values`, and `quantile` tells the point that was drawn.
+    entry of `listed` gives the cell of each column that its value is about. Scores have none
+    either: each entry of `candidates` states what was compared with its reference. A quantile
+    is no count: it has no `values`, and `quantile` gives the point that was drawn.
     """
     cost = {"question": record.question, "loss": record.loss.as_wire()}
     match record.answer:

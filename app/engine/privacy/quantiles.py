@@ -1,16 +1,18 @@
 """Scores of a private quantile, in integers.
 
 Statement. With N bounded numbers x and Q = q S for S = `QUANTILE_STEPS`, the score of a public
-point v is -max(S #{x < v} - Q N, Q N - S #{x <= v}, 0). If one unit adds or takes away at most m
-numbers, no score moves by more than m max(Q, S - Q). Numbers that are left out for what they
-are (null, and with `regular_only` special values and `other`) are none of a unit's m.
-Proof. One number more raises Q N by Q, and each of S #{x < v} and S #{x <= v} by S or not
-at all; so both differences move by at most max(Q, S - Q), and the largest of three numbers
+point v is -max(S #{x < v} - Q N, Q N - S #{x <= v}, 0). Between adjacent datasets, which differ
+by one unit of at most m numbers, added or removed, no score moves by more than
+m max(Q, S - Q). Numbers that do not count because of what they are (null, and with
+`regular_only` special values and `other`) are not among a unit's m.
+Proof. One more number raises Q N by Q, and each of S #{x < v} and S #{x <= v} by S or not
+at all. So both differences move by at most max(Q, S - Q), and the largest of three numbers
 moves by no more than the one of them that moves most. m numbers move it at most m times
-that.
+as far.
 
 Scores move in either direction, and the noisy max is calibrated for that: on rho it is the
-exponential mechanism, at a cost of epsilon^2 / 8. q is rounded to 2^-20, a public rounding.
+exponential mechanism, at a cost of epsilon^2 / 8 (Cesar and Rogers 2021). q is rounded to
+2^-20, a public rounding. N is not public: it enters the scores, and is covered by the proof.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from app.engine.privacy.declared import RowNumber
 from app.engine.privacy.queries import Quantile
 from app.engine.privacy.source import CodeSource
 
+# Steps of the integer scores in one number.
 QUANTILE_STEPS = 2**20
-"""Steps of the integer scores in one number."""
 
 
 def quantile_sensitivity(q: float, most: int) -> int:

@@ -1,4 +1,4 @@
-"""The questions a session answers and the answers it gives: plain, validated, serialisable.
+"""The questions that a session answers and the answers that it gives: plain, checked values.
 
 A question names columns, how their stored codes are grouped into cells, and how much one
 privacy unit may contribute. Nothing here touches private rows or draws noise; both ends of
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import EntityFunction, RowNumber
 
+# The grid, in counts, on which distances are measured and noised: 1 / `sensitivity.GRID`.
 SCORE_STEP = 1 / 1024
-"""The grid, in counts, on which distances are measured and noised."""
 
 Rule = Literal["rows", "distinct", "one", "clipped"]
 Noise = Literal["gaussian", "laplace"]
@@ -96,7 +96,7 @@ class Sum:
 class Parts:
     """The cells of a column as sets of public parts, such as the tags in `red;blue`.
 
-    `of_cell` tells for each cell the rising numbers of its parts, places in `names`.
+    `of_cell` lists for each cell the numbers of its parts, rising; they are places in `names`.
     """
 
     names: tuple[str, ...]
@@ -307,7 +307,7 @@ class Measurement:
     a total). `scale` is sigma of a discrete Gaussian or b of a discrete Laplace, and
     `standard_error` the noise's standard deviation, both in units of `values`: counts, or
     for a sum `step`s of its column. Sensitivities are of this histogram alone, in the same
-    units, add or remove one unit.
+    units, between datasets that differ by one unit added or removed.
     """
 
     count: Query
@@ -373,9 +373,9 @@ class Scored:
     Arrays have shape (candidates,) and are in counts. values: float64, whole steps of
     `SCORE_STEP`; unbiased, so a small distance may come out negative. scale: sigma or b of each
     value's noise; standard_error: its standard deviation. `counts`, `weights` and
-    `reference_totals` repeat what was asked: weights as they were used, 1 for the heaviest, and
+    `reference_totals` repeat the question: weights as they were used, 1 for the heaviest, and
     the counts that each reference sums to. Sensitivities are of the distances times their
-    weights, add or remove one unit.
+    weights, between datasets that differ by one unit added or removed.
     """
 
     counts: tuple[Count, ...]

@@ -26,9 +26,9 @@ from app.engine.privacy.queries import (
 from app.engine.table import Table
 
 MOST_QUERIES = 2**16
+# Winners times candidates of a selection. Each winner is drawn among all candidates that remain,
+# so this many draws take a few seconds.
 MOST_PEELED = 2**20
-"""Winners times candidates of a selection: each winner is drawn anew among those that remain,
-so that it takes some seconds at the most."""
 MOST_GRID = 2**20
 Mechanism = Literal["gumbel", "permute-and-flip"]
 
@@ -171,7 +171,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The measurements of a count, in the order asked."""
+    """The measurements of a count, in the order of its queries."""
 
     measurements: tuple[Measurement, ...]
 
@@ -188,7 +188,7 @@ class Quantiled:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuantile:
-    """A point that was drawn, beside what was asked."""
+    """A point that was drawn, beside its question."""
 
     query: Quantile
     answer: Quantiled
@@ -211,6 +211,6 @@ class HandedOver:
     table: Table
 
 
+# Answers that a journal keeps.
 Kept = Counted | Selected | Scored | Quantiled | Discovered | FoundValues
-"""Answers that a journal keeps."""
 Answer = Kept | HandedOver

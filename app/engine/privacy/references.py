@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from app.engine.privacy.queries import GridReference, QuestionRefused
 from app.engine.privacy.sensitivity import GRID
 
+# The most counts that a reference may sum to, signs left out: 2^50 steps, so that the distance
+# from a histogram fits 64 bits.
 LARGEST_REFERENCE = 2.0**40
-"""The most counts that a reference may sum to, signs left out."""
 _CELLS_AT_ONCE = 2**16
+# A cell that stands apart takes about this many bytes, for its place and its steps.
 _BYTES_APART = 8
 _KINDS = (np.int8, np.int16, np.int32)
 

@@ -3,11 +3,12 @@
 Statement. Let d be the vector of the candidates' distances (see `distances`), of which one
 unit moves entry i by at most D_i. Divide the loss into parts in proportion to (w_i D_i)^2
 if it is rho, to w_i D_i if it is epsilon, and give entry i the noise that its own part
-buys. The whole vector then costs at most the loss.
-Proof. Neighbours differ by one unit, so their vectors differ by some v with |v_i| <= D_i.
-The entries' noises are independent. Discrete Gaussians of sigma_i cost
-sum v_i^2 / (2 sigma_i^2) <= sum D_i^2 / (2 sigma_i^2) <= sum rho_i <= rho (Canonne, Kamath
-and Steinke 2020), discrete Laplaces of b_i cost sum |v_i| / b_i <= sum epsilon_i <= epsilon.
+pays for. The whole vector then costs at most the loss.
+Proof. Adjacent datasets differ by one unit, added or removed, so their vectors differ by some
+v with |v_i| <= D_i. The noise of each entry is independent of the others. Discrete Gaussians
+of sigma_i cost sum v_i^2 / (2 sigma_i^2) <= sum D_i^2 / (2 sigma_i^2) <= sum rho_i <= rho
+(Canonne, Kamath and Steinke 2020), discrete Laplaces of b_i cost
+sum |v_i| / b_i <= sum epsilon_i <= epsilon.
 
 This is the joint release of (w_i d_i) with noise of one scale: with S = sqrt(sum (w_i D_i)^2)
 sigma_i = S / (w_i sqrt(2 rho)), and in a pure session b_i = sum(w_j D_j) / (w_i epsilon). So
@@ -30,7 +31,8 @@ from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 
 _POWERS = 16
-_UNPAID = 2.0**62
+# The error of a distance that no loss is left for: beyond any noise, but a number on the wire.
+_UNMEASURED = 2.0**62
 
 
 def relative_weights(weights: Sequence[float]) -> tuple[float, ...]:
@@ -71,7 +73,7 @@ def expected_distance_errors(
 
 def _error(moved: float, loss: PrivacyLoss) -> float:
     if loss.amount <= 0:
-        return _UNPAID
+        return _UNMEASURED
     if loss.kind == "pure":  # of steps so fine that the discrete Laplace is the continuous one
         return math.sqrt(2) * moved / loss.value
     return moved / math.sqrt(2 * loss.value)

@@ -5,8 +5,9 @@ Statement. Let a candidate's score be W d + B, clamped to +-2^62, with d its dis
 the score by at most W D.
 Proof. W and B are constants of the question, and clamping moves two numbers no further
 apart.
-So Delta is the largest W D over the candidates, in either direction: scores are not
-monotone in the unit, and the noisy max is calibrated for that.
+So between adjacent datasets no score moves by more than Delta, the largest W D over the
+candidates. Scores may rise or fall as a unit is added (they are not monotone), and the noisy
+max is calibrated for that.
 
 Weights are rounded to 2^-20 of the heaviest weight, biases to 2^-30 of it: public
 roundings of the question.
@@ -27,8 +28,9 @@ from app.engine.privacy.queries import Candidate
 from app.engine.privacy.sensitivity import GRID, Sensitivity
 
 WEIGHT_STEPS = 2**20
+# Steps of the integer scores in one count of the heaviest candidate.
 SCORE_UNIT = WEIGHT_STEPS * GRID
-"""Steps of the integer scores in one count of the heaviest candidate."""
+# Scores are 64-bit integers to OpenDP, of which the top bits are left free.
 _LARGEST_SCORE = 2**62
 
 
@@ -75,5 +77,6 @@ def largest_sensitivity(contenders: Sequence[Contender]) -> int:
 
 
 def _bias(in_counts: float) -> int:
+    # Scores are clamped far below this; the bound keeps infinities out of `round`.
     bounded = max(-(2.0**40), min(2.0**40, in_counts))
     return round(bounded * SCORE_UNIT)

@@ -8,11 +8,12 @@ handed one. The conversation is
     child:  progress    (no answer)
     child:  result (the model, and a statement about it) | failure, and the end
 
-An answer leaves only after the journal has committed it. A question number that the journal
-has already is answered from there, without noise, if it is the same question; otherwise
-the session ends. Refusals are not journaled: they are functions of the question, the schema
-and the charges so far, all public and all the same on a replay, so a refused question can
-be asked on a replay, or left out, without anything being learned.
+An answer leaves only after the journal has committed it: a worker that is lost in between
+must not have shown an answer that a second run would draw again. A question number that the
+journal has already is answered from there, without noise, if it is the same question;
+otherwise the session ends. Refusals are not journaled: they are functions of the question, the
+schema and the charges so far, all public and all the same on a replay. So a refused question
+may come again on a replay, or not, and nothing is learned either way.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from app.engine.privacy.messages import (
 )
 from app.engine.privacy.queries import BudgetExhausted, FoundValues, QuestionRefused
 from app.engine.privacy.questions import Answer, Question, TrustedQuestion, ValuesQuestion
-from app.engine.privacy.session_base import Asking
+from app.engine.privacy.session_base import SessionBase
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
     MOST_BYTES_TO_CHILD,
@@ -56,8 +57,8 @@ from app.engine.privacy.wire import (
 )
 from app.engine.schema import PrivacyUnit, Schema
 
+# Questions of one session, refused ones included.
 MOST_QUESTIONS = 100_000
-"""Questions of one session, refused ones included."""
 MOST_PROGRESS = 10_000
 LONGEST_STAGE = 64
 _LONGEST_DETAIL = 4096
@@ -108,7 +109,7 @@ class SessionEnded(Exception):
 
 
 class ReplayDiverged(SessionEnded):
-    """A run that was started again did not ask what it had asked before."""
+    """A run that was started again sent another question than before."""
 
 
 class ProtocolBroken(SessionEnded):
@@ -158,7 +159,7 @@ class Opening:
         )
 
 
-class RemoteSession(Asking):
+class RemoteSession(SessionBase):
     """A synthesizer's end: the `Session` protocol over a connected socket.
 
     Raises `BudgetExhausted` and `QuestionRefused` as the in-process form does, and
@@ -192,7 +193,7 @@ class RemoteSession(Asking):
 
     @property
     def task(self) -> Mapping[str, Any]:
-        """What the worker asked to be done (JSON)."""
+        """The job that the worker handed over (JSON)."""
         return self._opening.task
 
     @property
@@ -201,8 +202,10 @@ class RemoteSession(Asking):
         return self._opening.arrays
 
     def progress(self, fraction: float, stage: str) -> None:
-        """Tells how far the run is. Steps of less than 0.1 % within a stage are left out, and
-        so is all that the worker would not listen to any more."""
+        """Reports how far the run is: `fraction` from 0 to 1, `stage` a few plain words.
+
+        Steps of less than 0.1 % within a stage are not sent, nor is anything beyond the number
+        of reports at which the worker would end the session."""
         report = (round(min(max(fraction, 0.0), 1.0), 3), _plain_stage(stage))
         if report != self._reported and self._reports < MOST_PROGRESS:
             self._reported = report
@@ -223,9 +226,10 @@ class RemoteSession(Asking):
         """Gives up. `detail` is shown to the custodian alone."""
         self._channel.send(Frame({"type": "failure", "detail": detail[:_LONGEST_DETAIL]}))
 
-    def _ask(self, question: Question) -> Answer:
+    def _answer_to(self, question: Question) -> Answer:
         packed = pack_question(question)
-        if is_too_large(packed, MOST_BYTES_FROM_CHILD):  # the worker would end the session
+        # The worker would end the session at such a frame; a refusal lets the run go on.
+        if is_too_large(packed, MOST_BYTES_FROM_CHILD):
             raise QuestionRefused("the question is larger than a message to the kernel may be")
         self._channel.send_packed(packed)
         frame = self._channel.receive()
@@ -307,7 +311,7 @@ class SessionServer(Generic[A]):
             kernel.schema, kernel.unit, kernel.allowance, task or {}, tuple(arrays)
         )
         self._charged = 0
-        self._asked = 0
+        self._questions = 0
         self._reports = 0
         self.statement: Any = None
 
@@ -334,8 +338,8 @@ class SessionServer(Generic[A]):
             self._report(report, frame.arrays)
 
     def _reply(self, frame: Frame) -> bytes:
-        self._asked += 1
-        if self._asked > MOST_QUESTIONS:
+        self._questions += 1
+        if self._questions > MOST_QUESTIONS:
             raise ProtocolBroken("the synthesizer asked too many questions")
         try:
             question = decode_question(frame)
@@ -355,6 +359,7 @@ class SessionServer(Generic[A]):
             answer = pack(encode_answer(self._kernel.answer(admitted)))
             kept = b"" if isinstance(question, TrustedQuestion) else answer
             entry = JournalEntry(number, digest, kept_question(question), kept, admitted.loss)
+            # Before the answer is returned, and so before it is sent: see the module's text.
             self._journal.append(entry)
         self._charged += 1
         return answer

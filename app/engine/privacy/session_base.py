@@ -1,4 +1,4 @@
-"""What a synthesizer may ask: the methods of `Session`, over whatever carries questions."""
+"""The methods of `Session`, over anything that carries questions to a kernel."""
 
 from __future__ import annotations
 
@@ -37,66 +37,85 @@ from app.engine.privacy.questions import (
 from app.engine.table import Table
 
 
-class Asking(ABC):
-    """Turns the calls of the `Session` protocol into questions, and answers into results."""
+class SessionBase(ABC):
+    """Turns the calls of the `Session` protocol into questions, and answers into results.
+
+    Every method is charged `loss` before noise is drawn, and raises `BudgetExhausted` where the
+    session has less left, and `QuestionRefused` for a question that is malformed or does not fit
+    the dictionary. Both depend on public facts alone. `KernelFailure` ends the session.
+    """
 
     @abstractmethod
-    def _ask(self, question: Question) -> Answer:
+    def _answer_to(self, question: Question) -> Answer:
         """The answer of the kind that the question has."""
 
     def count(
         self, queries: Sequence[Query], loss: PrivacyLoss, shares: Sequence[float] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy histograms; see `Session.count`."""
+        """Noisy histograms, in the order of `queries`, from one pass over the rows.
+
+        `loss` is divided in proportion to `shares`, equally if None. Values are int64 of shape
+        `Measurement.shape`, in counts, or for a sum in steps of its column. A unit adds to each
+        what its contribution rule says (see `sensitivity`).
+        """
         question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
-        answer = self._ask(question)
+        answer = self._answer_to(question)
         assert isinstance(answer, Counted)
         return answer.measurements
 
     def sum(
         self, queries: Sequence[Sum], loss: PrivacyLoss, shares: Sequence[float] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy sums; see `Session.sum`."""
+        """Noisy sums of clipped numbers, in steps of their columns; the same as `count`."""
         return self.count(queries, loss, shares)
 
     def tuples(self, query: TupleCount, loss: PrivacyLoss) -> Measurement:
-        """Noisy counts of tuples; see `Session.tuples`."""
+        """How many units hold each listed tuple, noisy, int64 of shape (tuples,)."""
         return self.count((query,), loss)[0]
 
     def select(
         self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
     ) -> tuple[int, ...]:
-        """Winners of a private selection; see `Session.select`."""
-        answer = self._ask(SelectQuestion(tuple(candidates), loss, winners))
+        """Indices of the `winners` noisily largest scores, best first; `loss` pays for all."""
+        answer = self._answer_to(SelectQuestion(tuple(candidates), loss, winners))
         assert isinstance(answer, Selected)
         return answer.winners
 
     def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
-        """Noisy distances of all candidates; see `Session.scores`."""
-        answer = self._ask(ScoreQuestion(tuple(candidates), loss))
+        """Noisy distances of all candidates from their references: arrays of shape
+        (candidates,), float64, in counts. One joint measurement (see `scores`)."""
+        answer = self._answer_to(ScoreQuestion(tuple(candidates), loss))
         assert isinstance(answer, Scored)
         return answer
 
     def quantile(self, query: Quantile, loss: PrivacyLoss) -> float:
-        """A noisy quantile; see `Session.quantile`."""
-        answer = self._ask(QuantileQuestion(query, loss))
+        """A point of the query's grid near the quantile (see `quantiles`)."""
+        answer = self._answer_to(QuantileQuestion(query, loss))
         assert isinstance(answer, Quantiled)
         return answer.value
 
     def discover(self, query: Keys, loss: PrivacyLoss) -> Discovered:
-        """Frequent keys; see `Session.discover`."""
-        answer = self._ask(DiscoverQuestion(query, loss))
+        """Combinations of cells that many units have: keys, int64 of shape (n, columns), and
+        their noisy counts, int64 of shape (n,).
+
+        `loss` is in rho with a delta above 0 (see `discovery`); a pure session refuses.
+        """
+        answer = self._answer_to(DiscoverQuestion(query, loss))
         assert isinstance(answer, Discovered)
         return answer
 
     def find_values(self, query: Values, loss: PrivacyLoss) -> FoundValues:
-        """Frequent values of a column; see `Session.find_values`."""
-        answer = self._ask(ValuesQuestion(query, loss))
+        """Values of a column that many units have, sorted, and their noisy counts, int64 of
+        shape (values,). Costs what `discover` costs, and comes before any other question:
+        afterwards `schema` lists the values and the column is coded by them.
+        """
+        answer = self._answer_to(ValuesQuestion(query, loss))
         assert isinstance(answer, FoundValues)
         return answer
 
     def trusted_call(self, loss: PrivacyLoss) -> Table:
-        """The bounded table, where the admin has declared the synthesizer."""
-        answer = self._ask(TrustedQuestion(loss))
+        """The bounded table itself as stored codes, private: only for a synthesizer that the
+        admin has declared. Others are refused."""
+        answer = self._answer_to(TrustedQuestion(loss))
         assert isinstance(answer, HandedOver)
         return answer.table

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from app.engine.schema import PrivacyUnit, Schema
 
+# The private number of a row without a text that could be found: it is null, the text of
+# `other`, or too long.
 NO_TEXT = 2**32 - 1
-"""The private number of a row that has no text to be found: null, the text of `other`, or long."""
 
 
 class CodeSource(Protocol):

@@ -1,16 +1,16 @@
 """Exact counts of listed combinations of cells, each unit adding a bounded number of them.
 
-Nothing here is private output: the kernel adds noise to what these functions return, or
+Nothing here is safe to publish: the kernel adds noise to what these functions return, or
 draws a quantile from it.
 
-Statement. For a public list of tuples and a limit m, add or remove one unit: the vector of
-counts changes by at most 1 in at most m places, so its L1 distance is at most m and its L2
-distance at most sqrt(m). The vector of how many tuples each unit holds gains or loses one
-number.
+Statement. Take a public list of tuples, a limit m, and adjacent datasets, which differ by one
+unit added or removed. The vector of counts changes by at most 1 in at most m places, so its
+L1 distance is at most m and its L2 distance at most sqrt(m). The vector of how many tuples
+each unit holds gains or loses one number.
 Proof. The tuples that a unit holds are a function of its own (bounded) rows and of the
 list. Of these, at most m are kept, drawn with random numbers of the unit's own; each tuple
 kept adds 1 to its count, whatever other units do. So the draws of all other units can be
-coupled to be the same in both tables.
+coupled to be the same in both datasets.
 
 The draw is the first m steps of a Fisher-Yates shuffle by 64 random bits of the operating
 system for each step. Taking them modulo n makes an outcome at most n / 2^64 likelier than
@@ -32,6 +32,7 @@ from app.engine.privacy.queries import Parts
 from app.engine.tuple_tree import TupleTree, step_below
 
 _NO_ITEM = -1
+# Random numbers of one block of units: 16 MiB.
 _DRAWS_AT_ONCE = 2**21
 
 
@@ -47,7 +48,12 @@ def _unit_tuples(
     stamp: Any,
     held: Any,
 ) -> Any:
-    """Writes the tuples that one unit's rows hold to `held`, each once; returns how many."""
+    """Writes the tuples that one unit's rows hold to `held`, each once; returns how many.
+
+    Walks the tree depth first: `place[level]` is the item of the row that is tried at a level,
+    `path[level]` the node reached there. `seen[node]` is the stamp of the last unit that held
+    the tuple of a leaf, so that a tuple in two rows of a unit counts once.
+    """
     found = 0
     most_items = len(first)
     items = np.empty(rows.shape[1], dtype=np.int64)
@@ -64,7 +70,7 @@ def _unit_tuples(
         place[0] = -1
         while level >= 0:
             place[level] += 1
-            if place[level] > width - (length - level):
+            if place[level] > width - (length - level):  # too few items are left in the row
                 level -= 1
                 continue
             item = items[place[level]]

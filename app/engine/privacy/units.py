@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from app.engine.privacy.bounding import random_keys, rank_within
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, clip_radius
 
+# The units of a block are numbered in 18 bits (see `shuffled_within`), and each has a row.
 _BLOCK_ROWS = 2**18
 
+# Gives as many independent uniform 64-bit keys as it is called for.
 RandomKeys = Callable[[int], NDArray[np.uint64]]
-"""So many independent uniform 64-bit keys."""
 
 
 def blocks_of_units(
@@ -22,7 +23,7 @@ def blocks_of_units(
 ) -> Iterator[tuple[int, int]]:
     """Ranges of whole units with at most `most_rows` rows (2^18), or one unit if larger.
 
-    `starts`, shape (units + 1,), tells where the rows of each unit begin.
+    `starts`, shape (units + 1,), holds where the rows of each unit begin.
     """
     units = len(starts) - 1
     first = 0
@@ -50,7 +51,7 @@ class EntityCells:
     def of(
         cls, entity: NDArray[np.int64], cells: NDArray[np.int64], cell_count: int
     ) -> EntityCells:
-        """Raises `ValueError` for a cell that is none: it would count for another entity."""
+        """Raises `ValueError` for a cell out of range, which would count for another entity."""
         if cells.size and not 0 <= cells.min() <= cells.max() < cell_count:
             raise ValueError("a cell is outside its histogram")
         pairs, rows = np.unique(entity * cell_count + cells, return_counts=True)
@@ -79,8 +80,9 @@ class EntityCells:
     def clipped(self, norm: float) -> NDArray[np.int64]:
         """Steps of the grid for each pair: each entity's vector scaled down to at most C.
 
-        Scaling is done in floats, rounded towards zero; the norm is then checked in
-        integers, and an entity whose float came out too large loses one step a cell.
+        The sensitivity of `clipped` rests on w.w <= C^2 in integers. So what floats scaled
+        down, rounded towards zero, is checked in integers: an entity whose vector is still too
+        long loses one step in each cell until it is not.
         """
         radius = clip_radius(norm, LARGEST_CLIPPED)
         entities = int(self.entity[-1]) + 1 if len(self.entity) else 0

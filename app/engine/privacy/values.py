@@ -1,15 +1,15 @@
 """Finding the values of a column that many units have, where no list of them is public.
 
-Every row of such a column is stored as `other` (or null), which tells nothing; beside it lies the
-private number of its text. Finding values is discovery of keys (see `discovery`, whose statement
-and proof hold for any keys, so for texts): each unit enters at most m distinct texts, and a text
-is told, with its noisy count, if that reaches the threshold. The numbering never shows: texts come
-out sorted by themselves, and the few that are left over beyond the most that the dictionary wants
-are those of the smallest noisy counts, which is post-processing.
+Every row of such a column is stored as `other` (or null), which says nothing about it; beside it
+stands the private number of its text. Finding values is key discovery (see `discovery`, whose
+statement and proof hold for any keys, so for texts too): each unit enters at most m distinct
+texts, and a text is published with its noisy count if that reaches the threshold. The private
+numbers never show: texts come out in alphabetical order. Where more are found than the dictionary
+wants, those with the smallest noisy counts are left out, which is post-processing.
 
-Once told, the values are public: the session goes on with a dictionary that lists them, and
-with rows that are coded by it. That is a map of each row by itself, so no unit's contribution to
-any later question is larger than the question's rule says.
+Once published, the values are public: the session continues with a dictionary that lists them,
+and with rows that are coded by it. That maps each row by itself, so no unit contributes more to
+any later question than the question's rule says.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A frame is `magic, header length, body length`, a JSON header and a body of little-endian
 arrays, whose types and shapes the header lists under `arrays`. Nothing is ever unpickled.
-A reader states how many bytes it takes, checks lengths before it allocates, and meets
-anything else with `FrameError`.
+A reader states how many bytes it accepts, checks lengths before it allocates, and refuses
+anything else with `FrameError`. What a header may say is the subject of `forms`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# A child may be a third party's, and the worker reads its frames whole: a small limit. To a child
+# goes a whole public table.
 MOST_BYTES_FROM_CHILD = 64 * 2**20
 MOST_BYTES_TO_CHILD = 2**32
 MOST_HEADER_BYTES = 8 * 2**20
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"HTF1"
+# No objects, which would be unpickled, and no structures or text.
 _TYPES = ("|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8")
 _MOST_DIMENSIONS = 32
+# Python takes quadratic time to read long integers; no amount or seed has more digits.
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 
 
@@ -83,7 +87,7 @@ def unpack(data: bytes, most_bytes: int = MOST_BYTES_TO_CHILD) -> Frame:
 
 
 def is_too_large(data: bytes, most_bytes: int) -> bool:
-    """Whether a reader who takes so many bytes would refuse this frame."""
+    """Whether a reader who accepts at most `most_bytes` would refuse this frame."""
     _, header_size, body_size = _PREFIX.unpack(data[: _PREFIX.size])
     return bool(header_size > MOST_HEADER_BYTES or header_size + body_size > most_bytes)
 

@@ -1,12 +1,14 @@
-"""What public entities add to a histogram that counts an entity once in each of some cells."""
+"""What public rows add to a histogram, under the rule by which private units are counted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy.queries import Contribution, Count
 from app.engine.public.rows import PublicRows
 
 Floats = NDArray[np.float64]
@@ -42,3 +44,43 @@ class DistinctCells:
     def counts(self, size: int) -> Floats:
         """The expected histogram, flat, shape (size,)."""
         return np.bincount(self.cell, self.amounts, minlength=size).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Row r adds `amounts[r]` to cell `cells[r]` of a histogram of `shape`, flat in C order."""
+
+    shape: tuple[int, ...]
+    cells: Cells
+    amounts: Floats
+
+    def counts(self, weights: Floats) -> Floats:
+        """The flat histogram of rows of these weights, shape (cells,)."""
+        counts = np.bincount(self.cells, weights * self.amounts, minlength=prod(self.shape))
+        return counts.astype(np.float64)
+
+
+def features_of(count: Count, rows: PublicRows) -> Features:
+    """The expected contribution of each row of its entity's (over the draws of `distinct`).
+
+    The count names the groupings of all its columns.
+    """
+    shape = tuple(count.groupings[name].cells for name in count.columns)
+    cells = np.zeros(rows.rows, dtype=np.int64)
+    for name in count.columns:
+        grouping = count.groupings[name]
+        cells = cells * grouping.cells + grouping.cell_of(rows.codes[name])
+    return Features(shape, cells, _amounts(count.contribution, cells, prod(shape), rows))
+
+
+def _amounts(rule: Contribution, cells: Cells, size: int, rows: PublicRows) -> Floats:
+    if rule.rule == "rows":
+        return np.ones(rows.rows)
+    distinct = DistinctCells.of(rows, cells, size, rule.limit or 1)
+    if rule.rule == "clipped":
+        assert rule.norm is not None
+        squares = np.bincount(distinct.entity, distinct.rows.astype(np.float64) ** 2, rows.entities)
+        clipped: Floats = np.minimum(1.0, rule.norm / np.sqrt(squares))[rows.entity]
+        return clipped
+    of_row: Floats = (distinct.amounts / distinct.rows)[distinct.of_row]
+    return of_row

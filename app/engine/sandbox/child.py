@@ -22,23 +22,33 @@ from pydantic import ValidationError
 
 from app.engine import compiled
 from app.engine.catalog import registry
+from app.engine.json_pointer import pointer
 from app.engine.method import (
-    Preflight,
     Problem,
 )
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
-from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Describe, Described, FitTask, Sample
+from app.engine.sandbox import answers, protocol
+from app.engine.sandbox.protocol import (
+    Check,
+    Describe,
+    Described,
+    FitTask,
+    FormRead,
+    ReadForm,
+    Sample,
+)
 from app.engine.schema import Schema
 from app.engine.table import generator
 
+# A running synthesizer opens few files: enough to import libraries, too few to exhaust a host.
 _MOST_OPEN_FILES = 128
 _PR_SET_NO_NEW_PRIVS = 38
 
 
 def main(descriptor: int) -> None:
     """Serves requests on the inherited socket, until it is closed."""
+    # Before any code of a third party is imported, which is what the limits are for.
     _drop_privileges(descriptor)
     registry.import_built_ins()
     compiled.get_ready()
@@ -51,7 +61,7 @@ def main(descriptor: int) -> None:
                 _fit(RemoteSession(connection))
             else:
                 _reply(channel, request)
-    except ChannelClosed:  # the host has gone, and with it whoever wanted to know
+    except ChannelClosed:  # the host has gone, and nobody is left to report to
         return
 
 
@@ -75,7 +85,7 @@ def _fit(session: RemoteSession) -> None:
     except ChannelClosed:
         raise
     except Exception as error:  # a third party may raise anything; its custodian reads it
-        session.fail(_told(error))
+        session.fail(_detail(error))
         return
     session.finish(data, statement)
 
@@ -85,8 +95,12 @@ def _reply(channel: Channel, request: Frame) -> None:
         match request.header.get("type"):
             case "describe":
                 channel.send(_described(Describe.from_frame(request.header)).to_frame())
+            case "read_form":
+                channel.send(_form_read(ReadForm.from_frame(request.header)).to_frame())
             case "check":
-                channel.send(_checked(Check.from_frame(request.header)).to_frame())
+                check = Check.from_frame(request.header)
+                forecast = answers.preflight(registry.load(check.name), check)
+                channel.send(protocol.checked_frame(forecast))
             case "check_public":
                 channel.send(_public_checked(channel, Check.from_frame(request.header)))
             case "sample":
@@ -96,7 +110,7 @@ def _reply(channel: Channel, request: Frame) -> None:
     except ChannelClosed:
         raise
     except Exception as error:
-        channel.send(protocol.failure(_told(error)))
+        channel.send(protocol.failure(_detail(error)))
 
 
 def _described(request: Describe) -> Described:
@@ -109,37 +123,24 @@ def _described(request: Describe) -> Described:
     )
 
 
-def _checked(check: Check) -> Checked:
-    synthesizer = registry.load(check.name)
+def _form_read(request: ReadForm) -> FormRead:
     try:
-        params = synthesizer.Params.model_validate(check.form)
+        return answers.form_read(registry.load(request.name), request.form, request.schema)
     except ValidationError as error:
-        return Checked(None, Preflight(0, 0, 0.0, _form_problems(error)))
-    preflight = synthesizer.check(
-        check.schema, check.unit, params, check.loss, check.public, check.limits
-    )
-    plain = params.model_dump(mode="json", exclude_none=True)
-    return Checked(
-        plain,
-        preflight,
-        synthesizer.delta_set_aside(params, check.schema),
-        synthesizer.looks_at_public_rows,
-    )
+        return FormRead(None, _form_problems(error))
 
 
 def _public_checked(channel: Channel, check: Check) -> Frame:
-    synthesizer = registry.load(check.name)
-    params = synthesizer.Params.model_validate(check.form)
     if check.public is None:
         return protocol.public_checked_frame(())
     public = _HostsChunks(channel, check.public.schema)
     return protocol.public_checked_frame(
-        synthesizer.check_public(check.schema, check.unit, params, check.loss, public)
+        answers.public_problems(registry.load(check.name), check, public)
     )
 
 
 class _HostsChunks:
-    """`PublicChunks` that the host hands over one by one."""
+    """`PublicChunks` that the host sends one by one."""
 
     def __init__(self, channel: Channel, schema: Schema) -> None:
         self._channel = channel
@@ -155,16 +156,12 @@ class _HostsChunks:
 def _form_problems(error: ValidationError) -> tuple[Problem, ...]:
     return tuple(
         Problem(
-            "/params" + "".join(f"/{_escaped(str(step))}" for step in fault["loc"]),
+            pointer("params", *fault["loc"]),
             fault["msg"],
             "see the synthesizer's form",
         )
         for fault in error.errors(include_url=False, include_context=False, include_input=False)
     )
-
-
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
 
 
 def _send_sample(channel: Channel, sample: Sample) -> None:
@@ -178,6 +175,6 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
         channel.send(part)
 
 
-def _told(error: Exception) -> str:
+def _detail(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     return text.encode(errors="replace").decode()  # a file's name may hold half characters

@@ -1,4 +1,4 @@
-"""How a host asks a synthesizer's child, over a connected socket.
+"""How a host sends requests to a synthesizer's child, over a connected socket.
 
 The child's process has `child.main` serve the other end, one request after another.
 Starting it, limiting its time and memory, and ending it are the host's. For `fit` the host
@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.method import CountsTable, Problem, PublicChunks
+from app.engine.method import CountsTable, Preflight, Problem, PublicChunks
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, Channel, Frame, FrameError
 from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Describe, Described, Sample
+from app.engine.sandbox.protocol import Check, Describe, Described, FormRead, ReadForm, Sample
 from app.engine.schema import PrivacyUnit
 from app.engine.table import Table
 
 
 class ChildGaveUp(Exception):
-    """The child failed at what it was asked. `detail` is for the custodian alone."""
+    """The child failed at a request. `detail` is for the custodian alone."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("the synthesizer gave up")
@@ -32,18 +32,23 @@ class ChildGaveUp(Exception):
 
 def describe(connection: socket.socket, request: Describe) -> Described:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
-    return Described.from_frame(_asked(connection, request.to_frame()))
+    return Described.from_frame(_answered(connection, request.to_frame()))
 
 
-def check(connection: socket.socket, request: Check) -> Checked:
+def read_form(connection: socket.socket, request: ReadForm) -> FormRead:
     """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
-    return Checked.from_frame(_asked(connection, request.to_frame()))
+    return FormRead.from_frame(_answered(connection, request.to_frame()))
+
+
+def check(connection: socket.socket, request: Check) -> Preflight:
+    """Raises `ChildGaveUp`, and `FrameError` for a reply that is none."""
+    return protocol.checked(_answered(connection, request.to_frame()))
 
 
 def check_public(
     connection: socket.socket, request: Check, public: PublicChunks
 ) -> tuple[Problem, ...]:
-    """What a synthesizer has to say of public rows, of which it gets as many as it asks for.
+    """What a synthesizer finds wrong with public rows, of which it reads as many as it wants.
 
     Raises `ChildGaveUp`, and `FrameError` for a reply that is none.
     """
@@ -61,7 +66,7 @@ def check_public(
 
 def counts(connection: socket.socket, request: Sample) -> CountsTable:
     """The model's counts (`kind` is `counts`). Raises `ChildGaveUp` and `FrameError`."""
-    return protocol.counts_of(_asked(connection, request.to_frame()), request.schema)
+    return protocol.counts_of(_answered(connection, request.to_frame()), request.schema)
 
 
 def sample(connection: socket.socket, request: Sample, most_rows: int) -> Iterator[Table]:
@@ -110,7 +115,7 @@ class _EntityTally:
             raise FrameError("an entity has more rows than the unit allows")
 
 
-def _asked(connection: socket.socket, request: Frame) -> Frame:
+def _answered(connection: socket.socket, request: Frame) -> Frame:
     channel = Channel(connection, MOST_BYTES_FROM_CHILD)
     channel.send(request)
     return _received(channel)

@@ -2,7 +2,8 @@
 
 A child does one thing and ends:
 
-    host: describe | check | sample      child: the reply, or `failed`
+    host: describe | sample              child: the reply, or `failed`
+    host: read_form, then check          child: the reply to each, or `failed`
     host: check_public                   child: read and next, each answered by a chunk of public
                                          rows or `end`, then the reply
     host: fit, then the session's opening (see `app.engine.privacy.session`)
@@ -72,6 +73,13 @@ class LimitsForm(Form):
     time_s: float
 
 
+class ReadFormMessage(Form):
+    type: Literal["read_form"]
+    name: str
+    form: dict[str, Any]
+    schema: dict[str, Any]
+
+
 class CheckMessage(Form):
     type: Literal["check", "check_public"]
     name: str
@@ -135,11 +143,16 @@ class DescribedMessage(Form):
     params_schema: dict[str, Any]
 
 
-class CheckedMessage(Form):
-    type: Literal["checked"]
+class FormReadMessage(Form):
+    type: Literal["form_read"]
     params: dict[str, Any] | None
+    problems: _ProblemsForm
     delta_share: Annotated[float, Field(ge=0, lt=1)]
     looks_at_public: bool
+
+
+class CheckedMessage(Form):
+    type: Literal["checked"]
     cells: _Size
     memory_bytes: _Size
     expected_error: _Distance
@@ -187,9 +200,10 @@ class FailedMessage(Form):
     detail: _Text
 
 
-Request = DescribeMessage | CheckMessage | SampleMessage
+Request = DescribeMessage | ReadFormMessage | CheckMessage | SampleMessage
 Reply = (
     DescribedMessage
+    | FormReadMessage
     | CheckedMessage
     | PublicCheckedMessage
     | ReadMessage
@@ -232,8 +246,33 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadForm:
+    """Validate a form: all that can be said before a guarantee is opened."""
+
+    name: str
+    form: Mapping[str, Any]
+    schema: Schema
+
+    def to_frame(self) -> Frame:
+        message: ReadFormMessage = {
+            "type": "read_form",
+            "name": self.name,
+            "form": dict(self.form),
+            "schema": self.schema.to_wire(),
+        }
+        return Frame(dict(message))
+
+    @classmethod
+    def from_frame(cls, header: Mapping[str, Any]) -> ReadForm:
+        message = _REQUEST(header)
+        if message["type"] != "read_form":
+            raise _another("read_form")
+        return cls(message["name"], message["form"], Schema.parse(message["schema"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """Validate a form and predict its run from public facts."""
+    """Predict the run of a form that was read, from public facts."""
 
     name: str
     form: Mapping[str, Any]
@@ -267,7 +306,7 @@ class Check:
     @classmethod
     def from_frame(cls, header: Mapping[str, Any]) -> Check:
         message = _REQUEST(header)
-        if message["type"] == "describe" or message["type"] == "sample":
+        if message["type"] != "check" and message["type"] != "check_public":
             raise _another("check")
         public = message["public"]
         return cls(
@@ -414,48 +453,65 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """The form with its defaults (None if it is malformed), the forecast of the run, the share
-    of delta that it sets aside (see `base.delta_share`), and whether it wants to look at the
-    public rows as well (see `base.public_row_problems`)."""
+class FormRead:
+    """What a form says before it is known what a run may spend.
+
+    params: the form with its defaults, None if it is malformed. delta_share: the share of delta
+    that the run sets aside for approximate steps. looks_at_public: whether `check_public` has
+    more to say than `check`.
+    """
 
     params: dict[str, Any] | None
-    preflight: Preflight
+    problems: tuple[Problem, ...] = ()
     delta_share: float = 0.0
     looks_at_public: bool = False
 
     def to_frame(self) -> Frame:
-        preflight = self.preflight
-        least = preflight.least_expected_error
-        message: CheckedMessage = {
-            "type": "checked",
+        message: FormReadMessage = {
+            "type": "form_read",
             "params": self.params,
+            "problems": _problem_forms(self.problems),
             "delta_share": self.delta_share,
             "looks_at_public": self.looks_at_public,
-            "cells": preflight.cells,
-            "memory_bytes": preflight.memory_bytes,
-            "expected_error": _finite(preflight.expected_error),
-            "least_expected_error": None if least is None else _finite(least),
-            "problems": _problem_forms(preflight.problems),
         }
         return Frame(dict(message))
 
     @classmethod
-    def from_frame(cls, frame: Frame) -> Checked:
+    def from_frame(cls, frame: Frame) -> FormRead:
         reply = reply_of(frame)
-        if reply["type"] != "checked":
-            raise _another("checked")
+        if reply["type"] != "form_read":
+            raise _another("form_read")
         problems = _problems(reply["problems"])
         if reply["params"] is None and not problems:
             raise FrameError("a malformed form has problems")
-        preflight = Preflight(
-            reply["cells"],
-            reply["memory_bytes"],
-            reply["expected_error"],
-            problems,
-            reply["least_expected_error"],
-        )
-        return cls(reply["params"], preflight, reply["delta_share"], reply["looks_at_public"])
+        return cls(reply["params"], problems, reply["delta_share"], reply["looks_at_public"])
+
+
+def checked_frame(preflight: Preflight) -> Frame:
+    least = preflight.least_expected_error
+    message: CheckedMessage = {
+        "type": "checked",
+        "cells": preflight.cells,
+        "memory_bytes": preflight.memory_bytes,
+        "expected_error": _finite(preflight.expected_error),
+        "least_expected_error": None if least is None else _finite(least),
+        "problems": _problem_forms(preflight.problems),
+    }
+    return Frame(dict(message))
+
+
+def checked(frame: Frame) -> Preflight:
+    """The forecast of a `checked_frame`. Raises `FrameError`."""
+    reply = reply_of(frame)
+    if reply["type"] != "checked":
+        raise _another("checked")
+    return Preflight(
+        reply["cells"],
+        reply["memory_bytes"],
+        reply["expected_error"],
+        _problems(reply["problems"]),
+        reply["least_expected_error"],
+    )
 
 
 def chunk_frame(chunk: Mapping[str, NDArray[Any]] | None) -> Frame:

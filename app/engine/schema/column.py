@@ -53,7 +53,7 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class QuantileBins:
-    """Bins that hold about equal numbers of rows: every run that counts them buys them anew.
+    """Bins that hold about equal numbers of rows: every run that counts them measures them anew.
 
     They cover the regular values alone; `count` is the most there are.
     """
@@ -72,8 +72,8 @@ class Column:
     one for each point mass of `special`, then `other` (unless it is a value that has a code
     already), then null if `nullable`.
 
-    With `discovers` no value is public: all are `other` until a run buys its most frequent ones,
-    so many at most (see `with_values`).
+    With `discovers` no value is public: all are `other` until a run discovers the most frequent
+    ones, at most `discovers` of them (see `with_values`).
     """
 
     name: str
@@ -114,7 +114,7 @@ class Column:
             raise ValueError("only a range is cut at quantiles")
 
     def with_values(self, found: Sequence[str]) -> Column:
-        """The column once these values of it were bought; raises `ValueError` for no such."""
+        """The column with these discovered values; raises `ValueError` if it may not have them."""
         if self.discovers is None or len(found) > self.discovers or self.other in found:
             raise ValueError(f"`{self.name}` has no such values to be found")
         discovers = None if found else self.discovers
@@ -175,7 +175,7 @@ class Column:
 
     @property
     def _most_cells(self) -> int:
-        """No fewer than the cells of `grouping`, told without making it."""
+        """An upper bound on the cells of `grouping`, without making it."""
         if self.bins is None:
             is_binned = self.ranged and self.type not in ("integer", "year")
             return (DEFAULT_BINS if is_binned else self.regular) + self.tail
@@ -187,7 +187,7 @@ class Column:
     def grouping(self) -> Grouping:
         """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins.
 
-        In place of bins that are bought it has as many equal ones, wherever nothing is bought.
+        Private bins are replaced by as many equal ones wherever a run does not measure them.
         """
         if isinstance(self.bins, QuantileBins):
             return self._cut(self.bins.count)
@@ -294,8 +294,8 @@ class Column:
     def text_at(self, place: float) -> str:
         """How the value at a place on the number line reads."""
         value = at_tick(self.type, Decimal(repr(place)))
-        told = text(value)
-        return f"{Decimal(told):f}" if isinstance(value, Decimal) else told
+        written = text(value)
+        return f"{Decimal(written):f}" if isinstance(value, Decimal) else written
 
     def code(self, value: Value | None) -> int | None:
         """The code that stores a value (None for null), None if nothing declares it."""
@@ -308,7 +308,7 @@ class Column:
 
     @property
     def step(self) -> float:
-        """The distance of two neighbouring points of a range, 0 between categories."""
+        """The distance between a point of a range and the next, 0 between categories."""
         return float(self.scale.step) if isinstance(self.scale, Linear) else 0.0
 
 

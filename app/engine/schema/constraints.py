@@ -1,6 +1,6 @@
 """Cross-column constraints: what must hold between the columns of a row.
 
-A row is judged only where every column it needs has a value: null breaks nothing, unless a
+A row is checked only where every column it needs has a value: null breaks nothing, unless a
 condition or a lookup lists null itself. Each constraint checks blocks of stored codes.
 """
 

@@ -1,4 +1,4 @@
-"""Reading a whole dictionary from the wire, with every problem told at once."""
+"""Reading a whole dictionary from the wire, with every problem reported at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, told all at once.
+"""What is wrong with a declaration, reported all at once.
 
 SchemaError(ValueError)
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from app.engine.json_pointer import pointer
 
 MOST_TOLD = 1000
 
@@ -37,8 +39,7 @@ class ProblemLog:
 
     def below(self, *steps: str | int) -> ProblemLog:
         """A log that writes into the same list, deeper in the declaration."""
-        tail = "".join(f"/{escape(str(step))}" for step in steps)
-        return ProblemLog(self.pointer + tail, self.found)
+        return ProblemLog(self.pointer + pointer(*steps), self.found)
 
     def add(self, message: str, remedy: str, *steps: str | int) -> None:
         self.found.append(FieldProblem(self.below(*steps).pointer, message, remedy))
@@ -46,8 +47,3 @@ class ProblemLog:
     def raise_if_any(self) -> None:
         if self.found:
             raise SchemaError(self.found)
-
-
-def escape(step: str) -> str:
-    """A step of a JSON pointer (RFC 6901, section 3)."""
-    return step.replace("~", "~0").replace("/", "~1")

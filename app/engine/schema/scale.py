@@ -22,7 +22,7 @@ DEFAULT_BINS = 20
 
 @dataclass(frozen=True)
 class Categories:
-    """Code i is the i-th declared value. There is none where all are left to be bought."""
+    """Code i is the i-th declared value. There is none where all are yet to be discovered."""
 
     values: tuple[Value, ...]
 

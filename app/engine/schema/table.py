@@ -52,7 +52,7 @@ class Schema:
         return self._by_name[name]
 
     def with_values(self, name: str, found: Sequence[str]) -> Schema:
-        """The dictionary once these values of a column were bought."""
+        """The dictionary with these discovered values of a column."""
         known = self.column(name).with_values(found)
         fields = tuple(known if field.name == name else field for field in self.fields)
         return replace(self, fields=fields)

@@ -14,7 +14,7 @@ MOST_ROWS_PER_ENTITY = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PrivacyUnit:
-    """What neighbouring tables differ by: one row, or all rows of one entity.
+    """What adjacent datasets differ by: one row, or all rows of one entity, added or removed.
 
     `max_rows` is k, the most rows of one unit that count; for `row` it is 1.
     """

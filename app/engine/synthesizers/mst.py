@@ -21,11 +21,17 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
-from app.engine.graphical.run import FitSettings, MeasuredMarginals, PublicSource, TableRun
+from app.engine.graphical.run import (
+    BudgetWeights,
+    FitSettings,
+    MeasuredMarginals,
+    PublicSource,
+    TableBudget,
+    TableRun,
+)
 from app.engine.graphical.spanning_tree import (
     TreePrior,
     choose_tree,
@@ -33,19 +39,11 @@ from app.engine.graphical.spanning_tree import (
     selection_seconds,
 )
 from app.engine.method import Case, Example, Limits, Params, Preflight, Problem, PublicFacts
-from app.engine.prior.distances import distance_errors
 from app.engine.prior.drift import PriorLimits
-from app.engine.prior.entities.near_entities import (
-    entity_bytes,
-    entity_cells,
-    entity_problems,
-)
+from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
 from app.engine.prior.public_model import (
-    compared_cells,
     most_pair_cells,
     pairs_within,
-    public_model_bytes,
-    public_model_problems,
 )
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
@@ -122,23 +120,21 @@ class Mst(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        case = Case(schema, unit, loss, public, limits)
+        plan = plan_preparation(case, params)
         axes, problems, contribution = plan.axes, plan.problems, plan.contribution
-        problems += public_model_problems(schema, unit, public, axes.names, limits)
-        problems += entity_problems(unit, public, params.public_entities)
+        problems += prior_problems(case, axes, params.public_entities)
         if len(axes.names) > MOST_COLUMNS:
             return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
         most = _most_pair_cells(params, axes, public is not None)
         pair_cells = _pair_cells(axes, most)
         cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
         memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        memory += public_model_bytes(public, len(axes.names), TUNING.prior_cells + most)
-        memory += entity_bytes(unit, public, params.public_entities, axes)
-        kept = entity_cells(unit, public, params.public_entities, axes)
+        prior = PriorNeeds.of(case, axes, params.public_entities, TUNING.prior_cells + most)
+        memory += prior.memory_bytes
         memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
         # A child hands over its model, and in a round each reference for every other column, or
         # of each pair.
-        prior = 0 if public is None else max(compared_cells(axes), TUNING.prior_cells + most)
         problems += time_problems(
             selection_seconds(len(axes.names)),
             f"choosing a tree over {len(axes.names)} columns",
@@ -146,9 +142,9 @@ class Mst(GraphicalMethod):
             limits,
         )
         problems += message_problems(
-            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior)
+            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior.sent_cells)
         )
-        drawn = max(cells, sum(axes.shape) + kept) + plan.draws
+        drawn = max(cells, sum(axes.shape) + prior.entity_cells) + plan.draws
         problems += run_problems(memory, drawn, limits, len(axes.names)) + question_problems(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
@@ -158,11 +154,7 @@ class Mst(GraphicalMethod):
             return Preflight(0, memory, 0.0, problems)
         budget = _weights(params, len(axes.names), public is not None).split(plan.budget.loss)
         errors = _errors(axes, contribution, unit, budget, most)
-        scores: tuple[float, ...] = ()
-        if public is not None:
-            scores = distance_errors(
-                axes, public, UnitBudget(unit, budget.prior), params.public_entities
-            )
+        scores = prior_errors(case, axes, budget.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(cells, memory, errors[0], problems)
 

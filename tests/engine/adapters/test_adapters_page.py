@@ -12,7 +12,8 @@ from app.engine.adapters.libraries import LEFT_OUT, LIBRARIES
 from app.engine.catalog import registry
 from app.releases.schemas import ReleaseIn
 
-PAGE = (Path(__file__).parents[3] / "docs" / "synthesizers" / "adapters.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "reference/synthesizers/adapters.md").read_text()
 ADAPTED = ("dpmm:aim", "dpmm:mst", "smartnoise:aim")
 
 

@@ -19,7 +19,6 @@ from app.engine.prior.entities.dependence import (
     mutual_information,
     pools,
 )
-from app.engine.prior.entities.features import Features, features_of
 from app.engine.prior.entities.missing_values import (
     OneWay,
     mixed,
@@ -35,6 +34,7 @@ from app.engine.prior.entities.weights import (
 )
 from app.engine.privacy.library import open_session
 from app.engine.privacy.queries import Contribution, Count, Noise
+from app.engine.public.contributions import Features, features_of
 from app.engine.public.rows import PublicRows
 from app.engine.schema import PrivacyUnit
 from app.engine.table import generator

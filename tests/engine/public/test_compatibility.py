@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.engine.prior.entities.rules import rows_keeping_rules
+from app.engine.prior.entities.rows import rows_keeping_rules
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicDataUnfit, read_public
 from app.engine.schema import Schema

@@ -22,7 +22,7 @@ from app.engine.privacy.source import ArraySource
 from app.engine.privacy.wire import FrameError, pack
 from app.engine.sandbox import host
 from app.engine.sandbox.host import ChildGaveUp
-from app.engine.sandbox.protocol import FIT, Check, Describe, FitTask, Sample
+from app.engine.sandbox.protocol import FIT, Check, Describe, FitTask, ReadForm, Sample
 from app.engine.schema import PrivacyUnit
 from app.engine.table import PublicTable, Table
 
@@ -135,16 +135,17 @@ def test_a_child_describes_a_synthesizer(start: Starter) -> None:
 
 def test_a_child_checks_a_form(start: Starter) -> None:
     public = PublicFacts(SCHEMA, 12)
-    checked = host.check(start(), check_of("other", {}, public))
-    assert checked.params == {"mode": "plain"}
-    assert (checked.preflight.cells, checked.preflight.memory_bytes) == (3, 12)
-    assert checked.preflight.expected_error == sys.float_info.max
+    child = start()
+    assert host.read_form(child, ReadForm("other", {}, SCHEMA)).params == {"mode": "plain"}
+    preflight = host.check(child, check_of("other", {}, public))
+    assert (preflight.cells, preflight.memory_bytes) == (3, 12)
+    assert preflight.expected_error == sys.float_info.max
 
 
 def test_a_malformed_form_is_told_with_a_pointer(start: Starter) -> None:
-    checked = host.check(start(), check_of("mst", {"shares": {"a/b": 1}}))
-    assert checked.params is None
-    assert checked.preflight.problems == (
+    read = host.read_form(start(), ReadForm("mst", {"shares": {"a/b": 1}}, SCHEMA))
+    assert read.params is None
+    assert read.problems == (
         Problem(
             "/params/shares/a~1b",
             "Extra inputs are not permitted",

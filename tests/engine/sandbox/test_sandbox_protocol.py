@@ -11,7 +11,14 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.wire import Frame, FrameError, pack, unpack
 from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Checked, Described, Sample, expected_errors_of
+from app.engine.sandbox.protocol import (
+    Check,
+    Described,
+    FormRead,
+    ReadForm,
+    Sample,
+    expected_errors_of,
+)
 from app.engine.schema import PrivacyUnit
 from app.engine.table import Table
 
@@ -34,6 +41,8 @@ def test_requests_come_back_as_they_were_sent() -> None:
         "mst", {}, SCHEMA, HOUSEHOLD, PrivacyLoss.pure(5), PublicFacts(SCHEMA, 9), LIMITS
     )
     assert Check.from_frame(travelled(with_public.to_frame()).header) == with_public
+    read = ReadForm("mst", {"a": [1]}, SCHEMA)
+    assert ReadForm.from_frame(travelled(read.to_frame()).header) == read
     sample = Sample("mst", SCHEMA, ROW, b"model", None, 2**63, 1000, "counts")
     frame = travelled(sample.to_frame())
     assert Sample.from_frame(frame.header, frame.arrays[0]) == sample
@@ -42,8 +51,10 @@ def test_requests_come_back_as_they_were_sent() -> None:
 def test_replies_come_back_as_they_were_sent() -> None:
     described = Described("a", "b", "c", {"type": "object"})
     assert Described.from_frame(travelled(described.to_frame())) == described
-    checked = Checked({"a": 1}, Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),), 0.1), 0.25, True)
-    assert Checked.from_frame(travelled(checked.to_frame())) == checked
+    preflight = Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),), 0.1)
+    assert protocol.checked(travelled(protocol.checked_frame(preflight))) == preflight
+    for read in (FormRead({"a": 1}, (), 0.25, True), FormRead(None, (Problem("/a", "b", "c"),))):
+        assert FormRead.from_frame(travelled(read.to_frame())) == read
 
 
 def test_a_table_travels_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,14 +130,13 @@ def test_counts_that_do_not_fit_are_refused(frame: Frame) -> None:
         protocol.counts_of(frame, SCHEMA)
 
 
-CHECKED = Checked({}, Preflight(1, 2, 0.5)).to_frame()
+CHECKED = protocol.checked_frame(Preflight(1, 2, 0.5))
+READ = FormRead({}).to_frame()
 
 
 @pytest.mark.parametrize(
     "frame",
     [
-        change(CHECKED, params=None),
-        change(CHECKED, params=[]),
         change(CHECKED, cells=-1),
         change(CHECKED, cells="many"),
         change(CHECKED, memory_bytes=2**70),
@@ -135,14 +145,31 @@ CHECKED = Checked({}, Preflight(1, 2, 0.5)).to_frame()
         change(CHECKED, problems=[["/a", "b", 3]]),
         change(CHECKED, problems=None),
         change(CHECKED, cells=1.0),
-        change(CHECKED, looks_at_public=1),
-        change(CHECKED, delta_share=1),
         change(CHECKED, rows=7),
+        READ,
     ],
 )
 def test_a_forecast_that_is_none_is_refused(frame: Frame) -> None:
     with pytest.raises(FrameError):
-        Checked.from_frame(frame)
+        protocol.checked(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        change(READ, params=None),
+        change(READ, params=[]),
+        change(READ, problems=[["/a", "b"]]),
+        change(READ, looks_at_public=1),
+        change(READ, delta_share=1),
+        change(READ, delta_share=-0.1),
+        change(READ, rows=7),
+        CHECKED,
+    ],
+)
+def test_a_form_that_was_not_read_is_refused(frame: Frame) -> None:
+    with pytest.raises(FrameError):
+        FormRead.from_frame(frame)
 
 
 @pytest.mark.parametrize("wrong", [{"title": None}, {"name": "x" * 20_000}, {"params_schema": 3}])

@@ -32,11 +32,11 @@ from app.engine.privacy.queries import (
 from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded
-from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
 from app.engine.synthesizers.aggregate_seeded.parts import cells_of_sets, parts_of
 from app.engine.table import Table, generator
+from app.reports.combinations import counted
 
 EXACT = PrivacyLoss.zcdp(10**18)
 """A rho of a million: sigma is under 0.02 counts, and noise is 0 but for e^-1000."""

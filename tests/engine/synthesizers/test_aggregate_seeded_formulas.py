@@ -20,8 +20,8 @@ from app.engine.synthesizers.aggregate_seeded.budget import (
     divided,
     first_threshold,
 )
-from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
+from app.reports.combinations import combination_errors, counted
 
 
 def items(*rows: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int32]]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
 from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete
-from app.engine.synthesizers.aggregate_seeded.metrics import counted
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
+from app.reports.combinations import counted
 
 PLENTY = 10**9
 AS_PUBLISHED = Rules(use_synthetic_counts=False, weight_selection_percentile=95)

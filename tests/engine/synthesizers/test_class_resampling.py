@@ -27,7 +27,9 @@ from app.engine.synthesizers.class_resampling.synthesizer import (
 )
 from app.engine.table import PublicTable, Table, generator
 
-PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "class_resampling.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference/synthesizers/class_resampling.md"
+REQUESTS = PAGE.read_text() + (DOCS / "results/class_resampling.md").read_text()
 TAXI = PrivacyUnit("entity", "taxi_id", 200)
 GAUSSIAN = PrivacyLoss.zcdp(10**10)
 EPSILON_1 = PrivacyLoss.pure(10**12)
@@ -433,9 +435,7 @@ def test_a_form_as_it_is_stored_means_the_same() -> None:
 
 
 def test_the_page_shows_requests_that_work() -> None:
-    examples = [
-        json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)
-    ]
+    examples = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", REQUESTS, re.S)]
     assert len(examples) == 2
     for request in examples:
         assert request["synthesizer"] == ClassResampling.name

@@ -18,7 +18,7 @@ from app.engine.privacy.queries import Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.histogram import Histogram, HistogramModel, HistogramParams
 
-PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "histogram.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "synthesizers" / "histogram.md"
 MAP = {"neighborhood": 278, "month": 12, "incident_type": 174}
 RESIDENT = PrivacyUnit("entity", "sim_resident", 20)
 EPSILON_1 = PrivacyLoss.pure(10**12)

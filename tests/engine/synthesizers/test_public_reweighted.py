@@ -25,7 +25,9 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.public_reweighted import PublicReweighted
 from app.engine.table import PublicTable, Table, generator
 
-PAGE = Path(__file__).parents[3] / "docs" / "synthesizers" / "public_reweighted.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference/synthesizers/public_reweighted.md"
+REQUESTS = PAGE.read_text() + (DOCS / "results/public_reweighted.md").read_text()
 TRIPS = digits({"zone": 6, "kind": 3, "fare": 8})
 PERSON = PrivacyUnit("entity", "id", 8)
 GAUSSIAN = PrivacyLoss.zcdp(5 * 10**11)
@@ -338,7 +340,7 @@ def test_a_named_measurement_needs_no_scores() -> None:
 
 
 def test_the_examples_of_its_page_are_valid_requests() -> None:
-    found = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = re.findall(r"```json\n(.*?)```", REQUESTS, re.DOTALL)
     assert len(found) >= 2
     for text in found:
         request = json.loads(text)

@@ -15,15 +15,15 @@ from app.engine.prior.entities.dependence import (
     most_and_least_dependent,
     pools,
 )
-from app.engine.prior.entities.features import Features, features_of
 from app.engine.prior.entities.missing_values import OneWay, joined, mixed
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rules import changes_keeping_rules
+from app.engine.prior.entities.rows import changes_keeping_rules
 from app.engine.prior.entities.sampling import WeightedRows
 from app.engine.prior.entities.weights import Target, reweighted
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.queries import Count, Measurement
+from app.engine.public.contributions import Features, features_of
 from app.engine.public.rows import PublicRows
 from app.engine.schema import PrivacyUnit, Schema
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
-from app.engine.prior.entities.features import Features
 from app.engine.privacy.queries import Noise
+from app.engine.public.contributions import Features
 from app.engine.public.rows import PublicRows
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,6 @@ from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
 from app.engine.entities.params import has_entities
 from app.engine.method import Problem, PublicFacts, Session
-from app.engine.prior.entities.features import features_of
 from app.engine.prior.entities.fitting import (
     fitted,
     one_way,
@@ -29,14 +28,14 @@ from app.engine.prior.entities.fitting import (
 )
 from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel
-from app.engine.prior.entities.ordering import in_order
 from app.engine.prior.entities.params import PublicEntityUse, PublicReweightedParams
-from app.engine.prior.entities.rules import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.rows import changes_keeping_rules, in_order, rows_keeping_rules
 from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.unit_budget import UnitBudget
+from app.engine.public.contributions import features_of
 from app.engine.public.rows import PublicDataUnfit, PublicRows
 from app.engine.schema import PrivacyUnit
 from app.engine.table import PublicTable, generator

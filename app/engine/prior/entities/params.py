@@ -25,8 +25,8 @@ from app.engine.schema import PrivacyUnit
 # What becomes of public entities beside a model of rows.
 PublicEntityUse = Literal["auto", "keep", "group"]
 
+# Of one entity's counts in a histogram, where nothing else is asked for.
 USUAL_NORM = 7
-"""Of one entity's counts in a histogram, where nothing else is asked for."""
 
 SPRINT3: Mapping[str, Any] = {
     "measure": [["pickup_community_area", "dropoff_community_area"]],

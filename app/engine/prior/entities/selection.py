@@ -23,8 +23,8 @@ from app.engine.privacy.unit_budget import UnitBudget
 
 Floats = NDArray[np.float64]
 
+# The mean absolute value of a standard normal number.
 _OF_NORMAL = math.sqrt(2 / math.pi)
-"""The mean absolute value of a standard normal number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.descent import Point, dot, minimise
-from app.engine.prior.entities.features import Features
+from app.engine.public.contributions import Features
 
 Floats = NDArray[np.float64]
 

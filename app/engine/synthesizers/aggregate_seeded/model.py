@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
-from math import comb
 from typing import Any, get_args
 
 import numpy as np
@@ -15,7 +13,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
-from app.engine.method import ComparedCombinations, Model
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.queries import Parts
@@ -24,14 +22,11 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
 from app.engine.synthesizers.aggregate_seeded.completion import affinities, complete, whole_records
 from app.engine.synthesizers.aggregate_seeded.layout import Layout
-from app.engine.synthesizers.aggregate_seeded.metrics import combination_errors, counted
 from app.engine.synthesizers.aggregate_seeded.params import Completion
 from app.engine.synthesizers.aggregate_seeded.synthesis import Rules, synthesised
 from app.engine.table import Table
 
 _MOST_ROWS = 20_000_000
-_MOST_COUNTED = 2**28
-"""Combinations of a table, each in each row, that are counted to compare with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +135,6 @@ class AggregateSeededModel(Model):
         for level in self.aggregates.levels:
             for items, count in zip(level.items.tolist(), level.counts.tolist(), strict=True):
                 yield level.length, ";".join(texts[item] for item in items), count
-
-    def combination_errors(self, real: Table, synthetic: Table) -> ComparedCombinations:
-        """Of the kept combinations and of those in synthetic rows, by length, up to the length
-        from which on a table has too many combinations to count."""
-        length = self._countable(max(real.rows, synthetic.rows))
-        true, made = self._counted(real, length), self._counted(synthetic, length)
-        return ComparedCombinations(
-            tuple(combination_errors(true, self.aggregates)),
-            tuple(combination_errors(true, made)),
-        )
-
-    def _countable(self, rows: int) -> int:
-        axes = len(self.layout.axis_sizes)
-        lengths = range(1, self.aggregates.length + 1)
-        return len(list(takewhile(lambda size: comb(axes, size) * rows <= _MOST_COUNTED, lengths)))
-
-    def _counted(self, table: Table, length: int) -> Aggregates:
-        return counted(self.layout.items(table.codes), self.layout.most_items, length, table.entity)
 
     @property
     def _units(self) -> int:

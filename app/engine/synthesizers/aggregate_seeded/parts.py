@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
+from app.engine.json_pointer import pointer
 from app.engine.method import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
@@ -52,18 +53,18 @@ def parts_problems(
 ) -> tuple[Problem, ...]:
     problems = []
     for name, separator in separators.items():
-        pointer = "/params/multi_value_columns/" + name.replace("~", "~0").replace("/", "~1")
+        at = pointer("params", "multi_value_columns", name)
         if name not in axes.groupings:
             problems.append(
                 Problem(
-                    pointer,
+                    at,
                     f"`{name}` is not among the chosen columns",
                     "name chosen columns only",
                 )
             )
         elif not _has_parts(schema.column(name), separator):
             problems.append(
-                Problem(pointer, f"`{name}` has no declared texts with parts", "leave it out")
+                Problem(at, f"`{name}` has no declared texts with parts", "leave it out")
             )
     return tuple(problems)
 

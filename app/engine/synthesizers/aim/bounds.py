@@ -45,7 +45,7 @@ from app.engine.privacy.queries import (
 )
 from app.engine.privacy.references import on_grid, rounding_of
 from app.engine.privacy.unit_budget import UnitBudget
-from app.engine.synthesizers.aim.workload import Clique
+from app.engine.synthesizers.aim.workload import Clique, smallest
 
 Floats = NDArray[np.float64]
 
@@ -53,8 +53,8 @@ CONFIDENCE = 0.95
 _MISSED_DISTANCE = 0.04
 _MISSED_ROWS = 0.01
 
+# Cells of all bounded marginals; the largest are left out.
 MOST_BOUNDED_CELLS = 2**25
-"""Cells of all bounded marginals; the largest are left out."""
 
 _CELLS_AT_ONCE = 2**21
 _LEAST = math.sqrt(SMALLEST_VARIANCE)
@@ -77,15 +77,7 @@ class MarginalSource(Protocol):
 def bounded(axes: Axes, closure: Sequence[Clique]) -> tuple[Clique, ...]:
     """The marginals that are bounded, in the cells of the dictionary or of `bins`; public."""
     shape = dict(zip(axes.names, axes.shape, strict=True))
-    sizes = {clique: prod(shape[name] for name in clique) for clique in closure}
-    kept: set[Clique] = set()
-    cells = 0
-    for clique in sorted(closure, key=sizes.__getitem__):
-        cells += sizes[clique]
-        if sizes[clique] > _CELLS_AT_ONCE or cells > MOST_BOUNDED_CELLS:
-            break
-        kept.add(clique)
-    return tuple(clique for clique in closure if clique in kept)
+    return smallest(closure, shape, each=_CELLS_AT_ONCE, in_all=MOST_BOUNDED_CELLS)
 
 
 def rows_error(axes: Axes, contribution: Contribution, budget: UnitBudget) -> float:

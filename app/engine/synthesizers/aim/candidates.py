@@ -14,15 +14,15 @@ from app.engine.inference.elimination import predicted_with_each
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.privacy.references import counts_of, on_grid
-from app.engine.synthesizers.aim.workload import Clique, Workload
+from app.engine.synthesizers.aim.workload import Clique, Workload, smallest
 
 Floats = NDArray[np.float64]
 
+# Cells of all candidates of a selection; the largest candidates give way.
 MOST_OFFERED_CELLS = 2**22
-"""Cells of all candidates of a selection; the largest candidates give way."""
 
+# Cells measured in a run, for which noise is drawn one by one.
 MOST_MEASURED_CELLS = 1_000_000
-"""Cells measured in a run, for which noise is drawn one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ class CandidatePool:
         self._shape = dict(zip(axes.names, axes.shape, strict=True))
         self._total = total
         self.most_cells = most_cells
-        cliques = _smallest(workload.candidates, self._shape, most_cells)
+        cliques = smallest(
+            workload.candidates, self._shape, each=most_cells, in_all=MOST_OFFERED_CELLS
+        )
         relevance = workload.relevance(cliques)
         self._counts = {
             clique: Count(clique, {name: axes.groupings[name] for name in clique})
@@ -143,18 +145,3 @@ class CandidatePool:
         distance = round(noise.expected_distance(counts_of(reference)))
         candidate = Candidate(self._counts[clique], reference, weight, bias=-weight * distance)
         return OpenCandidate(clique, candidate, reference, distance)
-
-
-def _smallest(
-    cliques: Sequence[Clique], shape: dict[str, int], most_cells: int
-) -> tuple[Clique, ...]:
-    """Those of at most `most_cells` cells, as many of the smallest as are offered at once."""
-    sizes = {clique: prod(shape[name] for name in clique) for clique in cliques}
-    kept: set[Clique] = set()
-    cells = 0
-    for clique in sorted(cliques, key=sizes.__getitem__):
-        cells += sizes[clique]
-        if sizes[clique] > most_cells or cells > MOST_OFFERED_CELLS:
-            break
-        kept.add(clique)
-    return tuple(clique for clique in cliques if clique in kept)

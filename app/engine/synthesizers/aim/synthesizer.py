@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from app.engine.columns import one_way
-from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import (
     expected_error,
     expected_score_error,
@@ -16,25 +16,23 @@ from app.engine.columns.contribution import (
 )
 from app.engine.columns.estimates import rows_per_count
 from app.engine.columns.resources import counting_bytes, message_problems, run_problems
-from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.method import FittedTable, GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
-from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
-from app.engine.graphical.table_model import TableModel
-from app.engine.method import Case, Example, Limits, Preflight, Problem, PublicFacts
-from app.engine.prior.distances import distance_errors
-from app.engine.prior.drift import PriorLimits
-from app.engine.prior.entities.near_entities import (
-    entity_bytes,
-    entity_cells,
-    entity_problems,
+from app.engine.graphical.run import (
+    BudgetWeights,
+    MeasuredMarginals,
+    PublicSource,
+    TableBudget,
+    TableRun,
 )
+from app.engine.graphical.table_model import TableModel
+from app.engine.json_pointer import escaped
+from app.engine.method import Case, Example, Limits, Preflight, Problem, PublicFacts
+from app.engine.prior.drift import PriorLimits
+from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
 from app.engine.prior.public_model import (
     Pair,
-    compared_cells,
     most_pair_cells,
-    public_model_bytes,
-    public_model_problems,
 )
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.loss import PrivacyLoss
@@ -61,17 +59,17 @@ from app.engine.synthesizers.aim.workload import (
     usual_degree,
 )
 
+# A candidate's share of a selection: its reference, its place in the tree, and its score.
 _SECONDS_PER_LOOK = 2.5e-4
-"""A candidate's share of a selection: its reference, its place in the tree, and its score."""
 
+# A reference on its grid, and the message at both ends.
 _BYTES_PER_OFFERED_CELL = 16
-"""A reference on its grid, and the message at both ends."""
+# Shares of one marginal, once more in the cells of the dictionary, and what they are made of.
 _BYTES_PER_EXPECTED_CELL = 32
-"""Shares of one marginal, once more in the cells of the dictionary, and what they are made of."""
+# Shares and logarithms of a tree and of its successor, and what is carried between cliques.
 _BYTES_PER_TREE_CELL = 400
-"""Shares and logarithms of a tree and of its successor, and what is carried between cliques."""
+# Values, the vectors of the descent with its memory, and the counts in the kernel.
 _BYTES_PER_MEASURED_CELL = 300
-"""Values, the vectors of the descent with its memory, and the counts in the kernel."""
 
 
 class Aim(GraphicalMethod):
@@ -96,24 +94,23 @@ class Aim(GraphicalMethod):
         public: PublicFacts | None,
         limits: Limits,
     ) -> Preflight:
-        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
+        case = Case(schema, unit, loss, public, limits)
+        plan = plan_preparation(case, params)
         axes, problems, contribution = plan.axes, plan.problems, plan.contribution
         problems += _workload_problems(axes, params)
-        problems += public_model_problems(schema, unit, public, axes.names, limits)
-        problems += entity_problems(unit, public, params.public_entities)
+        problems += prior_problems(case, axes, params.public_entities)
         if problems:
             return Preflight(sum(axes.shape), 0, 0.0, problems)
         workload = _workload(axes, params)
         forecast = _Forecast.of(axes, workload, params.most_cells)
         memory = forecast.memory_bytes + plan.memory_bytes
-        memory += public_model_bytes(public, len(axes.names), _prior_cells(params))
-        memory += entity_bytes(unit, public, params.public_entities, axes)
-        kept = entity_cells(unit, public, params.public_entities, axes)
-        compared = 0 if public is None else compared_cells(axes)
-        problems += message_problems(axes, 8 * max(params.most_cells, forecast.offered, compared))
+        prior = PriorNeeds.of(case, axes, params.public_entities, _prior_cells(params))
+        memory += prior.memory_bytes
+        sent = max(params.most_cells, forecast.offered, prior.sent_cells)
+        problems += message_problems(axes, 8 * sent)
         problems += run_problems(
             memory,
-            max(forecast.drawn, sum(axes.shape) + kept) + plan.draws,
+            max(forecast.drawn, sum(axes.shape) + prior.entity_cells) + plan.draws,
             limits,
             len(axes.names),
         )
@@ -124,10 +121,8 @@ class Aim(GraphicalMethod):
         errors = one_way_errors(axes, contribution, UnitBudget(unit, budget.one_way))
         errors = _errors(errors, contribution, unit, params.most_cells, schedule, workload)
         scores = _bound_errors(axes, unit, budget.reserve, workload)
-        if public is not None and budget.prior.amount:
-            scores += distance_errors(
-                axes, public, UnitBudget(unit, budget.prior), params.public_entities
-            )
+        if budget.prior.amount:
+            scores += prior_errors(case, axes, budget.prior, params.public_entities)
         problems += noise_problems(errors, contribution, scores)
         return plan.preflight(forecast.drawn, memory, errors[0], problems)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import comb
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from app.engine.synthesizers.aim.tuning import TUNING
 
 Clique = tuple[str, ...]
 
+# Marginals of a workload and their own: a selection offers all, and each has a reference.
 MOST_CANDIDATES = 8000
-"""Marginals of a workload and their own: a selection offers all, and each has a reference."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,21 @@ class Workload:
                 of_column[name] += weight
         sums = np.array([sum(of_column[name] for name in clique) for clique in cliques])
         return sums / sums.max() if sums.size and sums.max() > 0 else sums
+
+
+def smallest(
+    cliques: Sequence[Clique], shape: Mapping[str, int], *, each: int, in_all: int
+) -> tuple[Clique, ...]:
+    """The cliques of at most `each` cells, as many of the smallest as have `in_all` together."""
+    sizes = {clique: prod(shape[name] for name in clique) for clique in cliques}
+    kept: set[Clique] = set()
+    cells = 0
+    for clique in sorted(cliques, key=sizes.__getitem__):
+        cells += sizes[clique]
+        if sizes[clique] > each or cells > in_all:
+            break
+        kept.add(clique)
+    return tuple(clique for clique in cliques if clique in kept)
 
 
 def usual_degree(columns: int) -> int:

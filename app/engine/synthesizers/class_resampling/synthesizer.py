@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.columns.axes import Bins, choose_axes, escaped
+from app.engine.columns.axes import Bins, choose_axes
 from app.engine.columns.contribution import expected_errors, noise_problems
 from app.engine.columns.resources import run_problems, table_bytes
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
+from app.engine.json_pointer import escaped
 from app.engine.method import (
     Example,
     Limits,

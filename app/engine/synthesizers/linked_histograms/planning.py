@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from app.engine.columns.axes import Axes, escaped, found_values_problem, quantile_bins_problem
+from app.engine.columns.axes import Axes, found_values_problem, quantile_bins_problem
 from app.engine.grouping import Grouping
+from app.engine.json_pointer import escaped
 from app.engine.method import Problem
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.unit_budget import UnitBudget

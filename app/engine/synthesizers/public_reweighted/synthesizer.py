@@ -36,13 +36,11 @@ from app.engine.method import (
     Session,
     Synthesizer,
 )
-from app.engine.prior.entities.features import features_of
 from app.engine.prior.entities.fitting import fitted, one_way, unit_weights
 from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel, load_model
-from app.engine.prior.entities.ordering import in_order
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rules import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.rows import changes_keeping_rules, in_order, rows_keeping_rules
 from app.engine.prior.entities.selection import most_informative
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
@@ -50,6 +48,7 @@ from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
+from app.engine.public.contributions import features_of
 from app.engine.public.rows import PublicRows, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.public_reweighted.questions import (
@@ -65,17 +64,17 @@ from app.engine.table import PublicTable, generator
 
 Floats = NDArray[np.float64]
 
+# Standard errors by which a noisy distance is lessened: the largest of many are so by luck.
 _CAUTION = 2.0
-"""Standard errors by which a noisy distance is lessened: the largest of many are so by luck."""
 
+# Rows times chosen histograms: a step of the descent then takes a fifth of a second.
 _MOST_TERMS = 2**23
-"""Rows times chosen histograms: a step of the descent then takes a fifth of a second."""
 
+# As read, translated, in order, moved, mixed, joined, and in the stored model.
 _COPIES_OF_PUBLIC = 8
-"""As read, translated, in order, moved, mixed, joined, and in the stored model."""
 
+# For each public row and histogram: cells, amounts and terms, of the row and its mixed one.
 _BYTES_OF_FEATURES = 64
-"""For each public row and histogram: cells, amounts and terms, of the row and its mixed one."""
 
 
 class PublicReweighted(Synthesizer):

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass, replace
 
 from app.engine.columns.table_size import SizeEstimate
-from app.engine.graphical.budget import BudgetWeights, TableBudget
 from app.engine.graphical.preparation import PreparedTable, one_way_errors
+from app.engine.graphical.run import BudgetWeights, TableBudget
 from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from app.engine.columns.axes import Axes, escaped
+from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import (
     expected_error,
     noise_problems,
@@ -16,17 +16,13 @@ from app.engine.columns.resources import (
     run_problems,
     time_problems,
 )
-from app.engine.graphical.budget import TableBudget
 from app.engine.graphical.preparation import one_way_errors, plan_preparation
+from app.engine.graphical.run import TableBudget
+from app.engine.json_pointer import escaped
 from app.engine.method import Case, Limits, Preflight, Problem
 from app.engine.prior import public_model
-from app.engine.prior.distances import distance_errors
-from app.engine.prior.entities.near_entities import (
-    entity_bytes,
-    entity_cells,
-    entity_problems,
-)
-from app.engine.prior.public_model import compared_cells, public_model_bytes, public_model_problems
+from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
+from app.engine.prior.public_model import compared_cells
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.unit_budget import UnitBudget
@@ -42,27 +38,27 @@ from app.engine.synthesizers.swift.budget import (
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.tuning import TUNING
 
+# A question scores every pair, and holds no more than it can.
 MOST_COLUMNS = 200
-"""A question scores every pair, and holds no more than it can."""
 
+# Cells of all pairs that are scored: counting them takes a few seconds.
 MOST_SCORED_CELLS = 2**26
-"""Cells of all pairs that are scored: counting them takes a few seconds."""
 
+# A reference on its grid, what it was made of, and the message at both ends.
 _BYTES_PER_TREE_CELL = 100
 _BYTES_PER_COMPARED_CELL = 32
-"""A reference on its grid, what it was made of, and the message at both ends."""
 
+# Noisy counts, their copy through the pipe, and about forty vectors of the descent.
 _BYTES_PER_MEASURED_CELL = 400
-"""Noisy counts, their copy through the pipe, and about forty vectors of the descent."""
 
 
+# By the cube of the columns, where these have two or three cells and most gains are above the
+# noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured.
 _CHOOSING_SECONDS = 2e-5
-"""By the cube of the columns, where these have two or three cells and most gains are above the
-noise: 2 s of one core for 50 columns, 10 to 13 s for 100, 76 to 126 s for 200 were measured."""
 
 
+# By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits.
 _FITTING_SECONDS = 5e-6
-"""By the cells of the tree: 9 s of one core for 2 million, in some 500 steps of two fits."""
 
 
 def most_pair_cells(axes: Axes, *, has_public: bool = False) -> int:
@@ -81,29 +77,27 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
 
 
 def preflight(case: Case, params: SwiftParams) -> Preflight:
-    schema, unit, public, limits = case.schema, case.unit, case.public, case.limits
+    unit, public, limits = case.unit, case.public, case.limits
     plan = plan_preparation(case, params)
     axes, problems, contribution = plan.axes, plan.problems, plan.contribution
     loss = plan.budget.loss
     problems += _weight_problems(params, axes)
-    problems += public_model_problems(schema, unit, public, axes.names, limits)
-    problems += entity_problems(unit, public, params.public_entities)
+    problems += prior_problems(case, axes, params.public_entities)
     if len(axes.names) > MOST_COLUMNS:
         return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
     is_public = public is not None
     pair_cells = _pair_cells(axes, params, is_public)
     is_twice = chooses_twice(len(axes.names), has_public=is_public)
     most = MostCells.of(params, len(axes.names), has_public=is_public)
-    kept = entity_cells(unit, public, params.public_entities, axes)
+    prior = PriorNeeds.of(case, axes, params.public_entities, prior_cells(params))
     measured = min(most.measured, sum(pair_cells))
     cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + most.tree
     memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += public_model_bytes(public, len(axes.names), prior_cells(params))
-    memory += entity_bytes(unit, public, params.public_entities, axes)
+    memory += prior.memory_bytes
     memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
     memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    drawn = max(cells, sum(axes.shape) + kept) + len(pair_cells) + plan.draws
+    drawn = max(cells, sum(axes.shape) + prior.entity_cells) + len(pair_cells) + plan.draws
     problems += run_problems(memory, drawn, limits, len(axes.names))
     problems += _choosing_problems(len(axes.names), is_twice, tree, limits)
     # A child hands over its model, and with the scores each reference for every other column,
@@ -128,10 +122,8 @@ def preflight(case: Case, params: SwiftParams) -> Preflight:
         errors += _errors(axes, contribution, max(pair_cells, default=0), unit, budget, pairs)
         if public is None:
             scores += _score_errors(axes, unit, pairs)
-        elif len(axes.names) > 1:
-            scores += distance_errors(
-                axes, public, UnitBudget(unit, budget.prior), params.public_entities
-            )
+        else:
+            scores += prior_errors(case, axes, budget.prior, params.public_entities)
     problems += noise_problems((*errors, *rows), contribution, scores)
     return plan.preflight(cells, memory, errors[0], problems)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from app.engine.columns.estimates import ColumnEstimates
-from app.engine.graphical.budget import BudgetWeights
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.preparation import PreparedTable
-from app.engine.graphical.run import MeasuredMarginals, PublicSource, TableRun
+from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
 from app.engine.method import Case, Limits, Preflight, PublicFacts, Session
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.public_model import pairs_within

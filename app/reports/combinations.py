@@ -1,21 +1,88 @@
-"""How far combinations are from those of a table, by length: the published measures.
+"""How far published counts of combinations are from those of the exact table, by length.
 
-Source: the showcase's own report. They compare with exact counts, so that on private rows
-they are the custodian's alone.
+The measures are those of the report that Synthetic Data Showcase makes. Both tables are counted
+here, and a model is not asked: of a release only its published counts take part.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, takewhile
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.marginals import distinct
-from app.engine.method import CombinationErrors
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level
+from app.engine.synthesizers.aggregate_seeded.layout import Layout
+from app.engine.table import Table
 
 Owners = NDArray[np.int64]
+
+MOST_COUNTED = 2**28
+"""Combinations of a table, each in each row, that are counted to compare with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationErrors:
+    """How far reported combinations of one length are from those of the original table.
+
+    suppressed: share of the original combinations that are not reported. fabricated: share of
+    the reported ones that are not in the original. mean_error: mean absolute difference of
+    the counts over the original combinations that are reported, and mean_count the mean of
+    their original counts. Shares and means of nothing are 0.
+    """
+
+    length: int
+    original: int
+    reported: int
+    suppressed: float
+    fabricated: float
+    mean_error: float
+    mean_count: float
+
+    @property
+    def combination_error(self) -> float:
+        """The mean error in proportion to the mean count."""
+        return self.mean_error / self.mean_count if self.mean_count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCombinations:
+    """The errors, by length from 1, of a model's counted combinations and of synthetic rows."""
+
+    aggregates: tuple[CombinationErrors, ...]
+    rows: tuple[CombinationErrors, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCombinations:
+    """The counts of combinations that a release published, and which items its columns have."""
+
+    layout: Layout
+    aggregates: Aggregates
+
+
+def compared_combinations(
+    real: Table, synthetic: Table, published: PublishedCombinations
+) -> ComparedCombinations:
+    """Both tables have the published columns; `entity` is set on an entity unit.
+
+    Lengths from which on a table has too many combinations to count are left out.
+    """
+    layout, aggregates = published.layout, published.aggregates
+    rows = max(real.rows, synthetic.rows)
+    axes = len(layout.axis_sizes)
+    lengths = range(1, aggregates.length + 1)
+    length = len(list(takewhile(lambda size: comb(axes, size) * rows <= MOST_COUNTED, lengths)))
+    true, made = (
+        counted(layout.items(table.codes), layout.most_items, length, table.entity)
+        for table in (real, synthetic)
+    )
+    return ComparedCombinations(
+        tuple(combination_errors(true, aggregates)), tuple(combination_errors(true, made))
+    )
 
 
 def counted(
@@ -78,17 +145,17 @@ def combination_errors(original: Aggregates, reported: Aggregates) -> list[Combi
 
 
 def _errors(original: Aggregates, reported: Aggregates, length: int) -> CombinationErrors:
-    true, told = original.levels[length - 1], reported.levels[length - 1]
+    true, stated = original.levels[length - 1], reported.levels[length - 1]
     places = reported.trees[length - 1].places(true.items)
     both = places >= 0
-    differences = np.abs(told.counts[places[both]] - true.counts[both])
+    differences = np.abs(stated.counts[places[both]] - true.counts[both])
     common = int(both.sum())
     return CombinationErrors(
         length=length,
         original=len(true),
-        reported=len(told),
+        reported=len(stated),
         suppressed=1 - common / len(true) if len(true) else 0.0,
-        fabricated=1 - common / len(told) if len(told) else 0.0,
+        fabricated=1 - common / len(stated) if len(stated) else 0.0,
         mean_error=float(differences.mean()) if common else 0.0,
         mean_count=float(true.counts[both].mean()) if common else 0.0,
     )
