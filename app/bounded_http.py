@@ -11,10 +11,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+# Request line and headers of one request, but for the last part that arrives.
 MOST_HEAD_BYTES = 64 * 1024
-"""Request line and headers of one request, but for the last part that arrives."""
+# How long a connection may take to send the head of its request.
 HEAD_S = 30.0
-"""How long a connection may take to send the head of its request."""
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"

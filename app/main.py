@@ -32,8 +32,8 @@ from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
 
+# What runs beside the application, from its start to its end.
 Companion = Callable[[Settings], AbstractContextManager[object]]
-"""What runs beside the application, from its start to its end."""
 
 
 def __getattr__(name: str) -> FastAPI:
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> FastAPI:
 def create_app(
     settings: Settings | None = None, companion: Companion = contextlib.nullcontext
 ) -> FastAPI:
-    """The HTTP application on the store that the settings name, alone unless told otherwise."""
+    """The HTTP application on the store of the settings; `companion` may run its workers."""
     settings = settings or get_settings()
     app = FastAPI(
         title="Halftone",

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_
 
+# Creation time and id of the last row of the page before; times alone may be equal.
 Place = tuple[datetime, str]
-"""Creation time and id of the last row of the page before; times alone may be equal."""
 
 
 def created_after(row: Any, place: Place) -> ColumnElement[bool]:

@@ -28,7 +28,7 @@ PROBLEM_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One fault: where (JSON pointer), what, and how to mend it."""
+    """One fault: where (JSON pointer), what, and how to correct it."""
 
     pointer: str
     message: str
@@ -53,7 +53,7 @@ _REMEDIES = {
 
 
 def remedy_for(fault: str, otherwise: str) -> str:
-    """What mends a fault that pydantic found, by pydantic's name for its type."""
+    """The remedy for a fault that pydantic found, by pydantic's name for its type."""
     return _REMEDIES.get(fault, otherwise)
 
 

@@ -25,7 +25,7 @@ log = logging.getLogger("halftone.server")
 
 
 class AddressTaken(OSError):
-    """The server cannot listen where it was told to."""
+    """The server cannot listen at the address of its settings."""
 
 
 def serve(settings: Settings) -> None:
@@ -68,7 +68,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and tells the workers first when it must stop."""
+    """Prints its address once it listens, and stops the workers first when it must stop."""
 
     def __init__(
         self, config: uvicorn.Config, listener: socket.socket, on_stop: Callable[[], None]

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import repository
+from app.access.permission import own_dataset
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
@@ -21,12 +22,16 @@ from app.security import repository as principals
 from app.security.principals import Principal
 
 
-def accountant_of(session: Session, dataset: DatasetRow) -> Accountant:
-    """In whose terms allowances on the dataset are. `Conflict` for a public dataset."""
+def granting(session: Session, actor: Principal, dataset_id: str) -> tuple[DatasetRow, Accountant]:
+    """A dataset for its custodian, and the accountant in whose terms its allowances are.
+
+    Raises `Conflict` for a public dataset, and what `own_dataset` raises.
+    """
+    dataset = own_dataset(session, actor, dataset_id)
     account = session.get(AccountRow, dataset.account_id) if dataset.account_id else None
     if account is None:
         raise Conflict("A public dataset needs no grants: every principal may read it.")
-    return Accountant(account.accountant)
+    return dataset, Accountant(account.accountant)
 
 
 def create_grant(

@@ -45,7 +45,7 @@ class Access:
 
     @property
     def shows_budget(self) -> bool:
-        """Whether the account's totals may be told."""
+        """Whether the principal may see the account's totals."""
         return self.role == "custodian" or (self.grant is not None and self.grant.show_budget)
 
 

@@ -13,9 +13,9 @@ from app.pages import Place, created_after
 from app.security.models import AuditRow
 from app.security.principals import Principal
 
+# Actions on their datasets that custodians read too; matches of content across custodians, for
+# one, are the admin's alone.
 SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
-"""Actions on their datasets that custodians read too; matches of content across custodians,
-for one, are the admin's alone."""
 
 # Requests begin with these, so they are put together once.
 _OPENED = (

@@ -7,10 +7,15 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.database import format_time
-from app.engine.privacy.loss import Accountant
+from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import GrantRow
 from app.ledger.repository import Position
 from app.ledger.schemas import AllowanceIn, AllowanceOut
+
+
+def cap_of(allowance: AllowanceIn | None, accountant: Accountant) -> Charge | None:
+    """In the account's units. Raises `Invalid` for the terms of another accountant."""
+    return None if allowance is None else allowance.to_cap(accountant)
 
 
 class GrantIn(BaseModel):

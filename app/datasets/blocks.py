@@ -1,7 +1,7 @@
 """How a table lies in its blob collection: one part for each column, one chunk for each block.
 
 A query reads only its own columns. Every block but the last has `block_rows` rows; the
-manifest, written last, tells how many rows there are, so that a missing tail is noticed.
+manifest, written last, states how many rows there are, so that a missing tail is noticed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ENTITY_BYTES = 16
 
 MOST_BLOCK_ROWS = 2**17
 FEWEST_BLOCK_ROWS = 2**12
+# About how many bytes of codes one block holds in memory, all columns together.
 BLOCK_BYTES = 2**24
-"""About how many bytes of codes one block holds in memory, all columns together."""
 
 _HEADER = struct.Struct("<4sBBI")
 _MAGIC = b"HTC1"

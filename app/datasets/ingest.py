@@ -55,8 +55,8 @@ class _Plan:
     room_bytes: int
 
 
+# How much a principal stores, given the principal's id; samples count too.
 UsedBytes = Callable[[Session, str], int]
-"""How much a principal stores, given the principal's id; samples count too."""
 
 
 def run(job: JobContext, used_bytes: UsedBytes) -> None:

@@ -23,8 +23,8 @@ from app.engine.schema import SchemaError
 from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
 
+# Of a file that a dictionary is read off: part of a large table does as well.
 MOST_BYTES = 256 * 1024**2
-"""Of a file that a dictionary is read off: part of a large table does as well."""
 
 _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "nist": (import_nist, import_nist_unit),

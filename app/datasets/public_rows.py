@@ -17,8 +17,8 @@ from app.storage.blobs import BlobError
 from app.storage.encryption import Keyring
 
 MOST_BLOCKS = 16
+# At most so many blocks are opened and rows read: seconds of work, whatever a method asks.
 MOST_ROWS = 2**17
-"""So many are opened, and of these so many rows shown: seconds of work, whatever is asked."""
 
 
 class PublicRowsGone(Exception):
@@ -26,7 +26,7 @@ class PublicRowsGone(Exception):
 
 
 class PublicRows:
-    """`PublicChunks` of a stored dataset: all its rows, or so many that lie evenly in it.
+    """`PublicChunks` of a stored dataset: all its rows, or a part of them taken evenly.
 
     Nothing is opened before it is asked. Raises `PublicRowsGone` then.
     """

@@ -1,7 +1,7 @@
 """The same content again: what happens when a dataset becomes ready with known content.
 
 It guards against mistakes, not against intent. Matches count among one custodian's datasets;
-a match across custodians is told to the admin's audit log alone.
+a match across custodians is recorded in the admin's audit log alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def recognise(session: Session, dataset: DatasetRow, content_hmac: str) -> list[
     """
     matches = repository.same_content(session, dataset, content_hmac)
     own = [match for match in matches if match.owner_id == dataset.owner_id]
-    _tell_admin(session, dataset, [match for match in matches if match not in own])
+    _record_for_admin(session, dataset, [match for match in matches if match not in own])
     if any(match.visibility != dataset.visibility for match in own):
         raise _two_visibilities(dataset)
     if dataset.visibility == "public":
@@ -92,7 +92,7 @@ def _audit_new_population(
     )
 
 
-def _tell_admin(session: Session, dataset: DatasetRow, foreign: Sequence[DatasetRow]) -> None:
+def _record_for_admin(session: Session, dataset: DatasetRow, foreign: Sequence[DatasetRow]) -> None:
     """Without a subject, so that the entry shows in no custodian's view of the log."""
     if foreign:
         audit.record(

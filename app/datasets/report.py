@@ -1,4 +1,4 @@
-"""What the custodian is told about an ingest. All of it is private."""
+"""What the custodian reads about an ingest. All of it is private."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class RowProblemOut(BaseModel):
     )
     column: str | None = Field(description="Column; null if no single one is meant.")
     message: str = Field(description="What is wrong there.")
-    remedy: str = Field(description="How to mend it.")
+    remedy: str = Field(description="How to correct it.")
 
 
 class UndeclaredOut(BaseModel):

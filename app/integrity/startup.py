@@ -16,7 +16,7 @@ log = logging.getLogger("halftone.ledger")
 def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...]:
     """Suspend the accounts whose ledger is not whole, reopen those that are whole again.
 
-    The rest of the service goes on: a suspended account only admits nothing more, and
+    The rest of the service works as before: a suspended account admits no release, and
     `/readyz` says so. Returns what is not whole.
     """
     with database.read() as session:

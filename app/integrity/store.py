@@ -24,7 +24,7 @@ def file_problems(session: Session) -> Iterator[str]:
 
 
 def release_problems(session: Session) -> Iterator[str]:
-    """Releases without their charge, charges without their release, refunds untold."""
+    """Releases without their charge, charges without their release, refunds not stated."""
     charge = aliased(LedgerRow)
     uncharged = (
         select(ReleaseRow.id)
@@ -49,12 +49,12 @@ def release_problems(session: Session) -> Iterator[str]:
     for release_id in session.scalars(uncharged):
         yield f"release {release_id} is not what its ledger entry charged for"
     refund = aliased(LedgerRow)
-    untold = (
+    unstated = (
         select(ReleaseRow.id)
         .outerjoin(refund, and_(refund.release_id == ReleaseRow.id, refund.kind == "refund"))
         .where(ReleaseRow.refunded != refund.sequence.is_not(None))
     )
-    for release_id in session.scalars(untold):
+    for release_id in session.scalars(unstated):
         yield f"release {release_id} and its ledger disagree on a refund"
     unknown = (
         select(LedgerRow.release_id)

@@ -37,10 +37,10 @@ from app.sandbox.process import ChildProcess
 from app.storage.blobs import BlobStore
 from app.storage.encryption import Keyring
 
+# Name of the blob part that holds a fitted model, in the collection of its release.
 MODEL = "model"
-"""Name of the blob part that holds a fitted model, in the collection of its release."""
+# Share of a release's progress at which its model is fitted.
 FITTED = 0.9
-"""Share of a release's progress at which its model is fitted."""
 
 
 def run(context: JobContext, host: ChildHost) -> None:

@@ -22,8 +22,8 @@ from app.storage.blobs import BlobStore
 
 LARGEST_WAL_BYTES = 16 * 1024**2
 CHECKPOINT_S = 60.0
+# How long a checkpoint waits for readers of the log, while running and at the end.
 PATIENCE_S, LAST_PATIENCE_S = 0.2, 2.0
-"""How long a checkpoint waits for readers of the log, while running and at the end."""
 LEASES_S = 1.0
 SAMPLES_S = 30.0
 FOLDERS_S = 60.0

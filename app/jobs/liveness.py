@@ -1,4 +1,4 @@
-"""Names of workers that tell, on the same machine, whether the worker is still alive."""
+"""Names of workers, from which others on the same machine see whether a worker is still alive."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 
 import psutil
 
+# Start times come from the wall clock, which is adjusted now and then.
 _CLOCK_SLACK_MS = 5000
-"""Start times are told by the wall clock, which is adjusted now and then."""
 
 
 def own_name() -> str:

@@ -34,7 +34,7 @@ def leave_pandas_out() -> None:
     """Have pyarrow do without pandas, 45 MB that no job uses.
 
     pyarrow imports it at its first array, to know a Series when it is handed one. It looks
-    once, and here finds none; whoever imports pandas later gets it all the same. Call it
+    once, and here finds none; code that imports pandas later still gets it. Call it
     before other threads run.
     """
     sys.meta_path.insert(0, _NoPandas)

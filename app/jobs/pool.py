@@ -17,8 +17,8 @@ from app.settings import Settings
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+# A worker that lived this long is restarted without a pause.
 SETTLED_S = 20.0
-"""A worker that lived this long is restarted without a pause."""
 KILL_AFTER_S = 5.0
 _LOOK_S = 0.1
 
@@ -27,7 +27,7 @@ log = logging.getLogger("halftone.jobs")
 
 def environment_of(settings: Settings) -> dict[str, str]:
     """This process's environment, with the settings in it as a worker reads them."""
-    told = {}
+    variables = {}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
@@ -35,8 +35,8 @@ def environment_of(settings: Settings) -> dict[str, str]:
         if isinstance(value, tuple):
             value = ",".join(value)
         if value is not None:
-            told[f"HALFTONE_{name.upper()}"] = str(value)
-    return os.environ | told
+            variables[f"HALFTONE_{name.upper()}"] = str(value)
+    return os.environ | variables
 
 
 class WorkerPool:

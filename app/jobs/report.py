@@ -34,8 +34,8 @@ from app.sandbox.child import ChildHost
 from app.storage.blobs import BlobStore
 from app.storage.encryption import Keyring
 
+# Share of a report's progress at which the synthetic rows are at hand.
 SAMPLED = 0.2
-"""Share of a report's progress at which the synthetic rows are at hand."""
 
 
 def run(context: JobContext, host: ChildHost) -> None:

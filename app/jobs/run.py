@@ -18,8 +18,8 @@ from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 from app.queue.outcomes import Outcomes
 
 LONGEST_DETAIL = 20_000
+# Exit status of a worker whose run did not stop when it had to.
 STUCK = 75
-"""Exit status of a worker whose run did not stop when it had to."""
 
 log = logging.getLogger("halftone.jobs")
 

@@ -20,8 +20,8 @@ from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 
 LOOK_S = 0.2
 CANCEL_S = 0.4
+# How long the main thread has to stop; a cancelled job ends within 2 seconds in all.
 GRACE_S = 0.7
-"""How long the main thread has to stop; a cancelled job ends within 2 seconds in all."""
 
 log = logging.getLogger("halftone.jobs")
 
@@ -40,7 +40,7 @@ class ShuttingDown(JobInterrupted):
 class Watch:
     """Watches one run from a thread of its own, until the `with` block ends.
 
-    `give_up` is called in that thread if the run was told to stop and has not within a grace
+    `give_up` is called in that thread if the run had to stop and has not within a grace
     period; it records the end and leaves the process.
     """
 

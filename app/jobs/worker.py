@@ -31,8 +31,8 @@ from app.sandbox.child import ChildHost
 from app.settings import Settings, get_settings
 
 IDLE_S = 0.05
+# How often the queue is asked though the store has not changed: leases run out silently.
 LOOK_ANYWAY_S = 1.0
-"""How often the queue is asked though the store has not changed: leases run out silently."""
 
 log = logging.getLogger("halftone.jobs")
 

@@ -69,7 +69,7 @@ class Budget:
         )
 
     def as_detail(self) -> dict[str, Any]:
-        """How the ledger's entries tell it, in exact decimal text."""
+        """How the ledger's entries state it, in exact decimal text."""
         return {
             "budget": {
                 "epsilon": from_units(self.epsilon, EPSILON_UNIT),

@@ -28,7 +28,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """All that an account tells those who may see its totals."""
+    """What an account shows to those who may see its totals."""
 
     budget: Declared
     delta_for_approximate: int

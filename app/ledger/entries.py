@@ -16,9 +16,9 @@ from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
 
+# Key in the detail of a release's entries. Who may not see the account's total reads the hashes
+# of such entries; without something unknown beside it, the total could be guessed.
 SALT = "salt"
-"""Key in the detail of a release's entries. Who may not see the account's total reads the
-hashes of such entries; without something unknown beside it, the total could be guessed."""
 _SALT_BYTES = 16
 
 

@@ -273,7 +273,7 @@ def tail(session: Session, account_id: str, sequence: int) -> Tail | None:
 
 
 def append(session: Session, link: Link, moment: datetime) -> None:
-    """Store an entry with its hashes; `moment` is the time that it tells as text."""
+    """Store an entry with its hashes; `moment` is the time that it states as text."""
     facts = {**link.entry.as_json(), "at": moment}
     session.execute(_APPEND, {**facts, "previous_hash": link.previous_hash, "hash": link.hash})
 

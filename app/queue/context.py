@@ -17,8 +17,8 @@ from app.queue.jobs import Claim, JobInterrupted
 from app.settings import Settings
 
 PROGRESS_INTERVAL_S = 1.0
+# Events come in steps of a hundredth, so this is enough unless the stage changes very often.
 MOST_PROGRESS_EVENTS = 300
-"""Events are told in steps of a hundredth; the rest of a flood is left out."""
 LONGEST_STAGE = 64
 
 
@@ -30,8 +30,8 @@ class ProgressEvent:
     stage: str
 
 
+# Stores events of a subject: (session, subject id, events).
 Recorder = Callable[[Session, str, list[ProgressEvent]], None]
-"""Stores events of a subject: (session, subject id, events)."""
 
 
 def record_nothing(session: Session, subject_id: str, events: list[ProgressEvent]) -> None:

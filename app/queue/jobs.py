@@ -1,6 +1,6 @@
 """The queue of jobs: claims, leases and fencing numbers.
 
-A claim raises the job's fencing number and holds a lease; whoever lets the lease run out is
+A claim raises the job's fencing number and holds a lease; a worker whose lease has run out is
 taken for lost, and expiry raises the number again. A worker writes only through `fenced`,
 so that one that wakes after its lease has gone can store nothing.
 """
@@ -23,8 +23,8 @@ from app.settings import Settings
 Kind = Literal["ingest", "fit", "sample", "report"]
 End = Literal["succeeded", "failed", "cancelled"]
 
+# How often a job is run again after its worker was lost.
 MOST_RERUNS = 3
-"""How often a job is run again after its worker was lost."""
 
 _ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
 
@@ -101,7 +101,7 @@ def enqueue(
 def claim(session: Session, worker: str, lease_s: float) -> Claim | None:
     """Take the next queued job, if there is one.
 
-    Kinds take turns, the one served longest ago first, so that a heap of uploads cannot
+    Kinds take turns, the one served longest ago first, so that many uploads cannot
     starve releases; within a kind the oldest goes first.
     """
     job = session.scalar(_next_in_turn())
@@ -201,7 +201,7 @@ def hand_back(session: Session, claim: Claim) -> None:
 
 
 def expire_lost(session: Session) -> list[Ended]:
-    """Take the jobs whose lease has run out from their workers; tell those that ended."""
+    """Take the jobs whose lease has run out from their workers; returns those that ended."""
     return _take_away(list(session.scalars(_lost())))
 
 

@@ -25,7 +25,7 @@ class JobRow(Base):
     claims: Mapped[int] = mapped_column(Integer, default=0)
     """How many workers ever held it; 0 means that no one touched private rows for it."""
     losses: Mapped[int] = mapped_column(Integer, default=0)
-    """How often its worker was lost; beyond the most that is borne, it has failed for good."""
+    """How often its worker was lost; beyond `MOST_RERUNS` it has failed for good."""
     fence: Mapped[int] = mapped_column(Integer, default=0)
     """Raised by each claim and each expiry; a writer with an older number is refused."""
     worker: Mapped[str | None] = mapped_column(String(128))

@@ -33,8 +33,8 @@ from app.releases.forms import form_faults
 from app.sandbox.child import AskedChild, ChildHost, ChildUnusable
 from app.settings import Settings
 
+# Answers about public rows, of a few kilobytes each.
 _MOST_REMEMBERED = 256
-"""Answers about public rows, of a few kilobytes each."""
 
 log = logging.getLogger("halftone.synthesizers")
 
@@ -124,7 +124,7 @@ class Catalogue:
             yield _InChild(entry, child)
 
     def check_public(self, entry: Entry, check: Check, rows: PublicRows) -> tuple[Problem, ...]:
-        """What only the rows of the public dataset tell, of a request that `check` let pass.
+        """Problems that only the rows of the public dataset show, after a `check` without any.
 
         What was found is remembered, so that they are read once for a preflight and the release
         that follows it. Raises `PublicRowsGone`, and `Invalid` where a child does not answer.
@@ -247,7 +247,7 @@ def _question(entry: Entry, check: Check, dataset_id: str) -> str:
 
 
 def _bad_form(faults: list[FieldError]) -> Invalid:
-    return Invalid("The synthesizer's params need mending.", errors=faults)
+    return Invalid("The synthesizer's params must be corrected.", errors=faults)
 
 
 def _no_answer() -> Invalid:

@@ -17,8 +17,8 @@ from app.releases.forms import plain_form
 from app.releases.schemas import ReleaseIn
 from app.settings import Settings
 
+# Where a problem is that another method would only avoid by leaving the preference out.
 _PREFERENCES = frozenset({"/params/target", "/public_dataset"})
-"""Where a problem is that another method would only avoid by leaving the preference out."""
 
 
 def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings) -> Costing:

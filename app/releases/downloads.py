@@ -16,11 +16,11 @@ from app.problems import Conflict, Invalid
 from app.releases.spelling import CsvStyle, csv_pieces, json_lines
 from app.storage.blobs import BlobError
 
+# Name of the blob part that holds a sample, in the collection of its id.
 PART = "parquet"
-"""Name of the blob part that holds a sample, in the collection of its id."""
 _BYTES_AT_ONCE = 2**20
+# Raise it when the same rows are written differently, so that ETags change.
 _RENDERING = 1
-"""Raise it when the same rows are written differently, so that ETags change."""
 
 
 class Format(StrEnum):

@@ -1,7 +1,7 @@
 """What happened to a release, in order: one row for each change of state and each report.
 
-The rows follow from public facts alone. A run that goes on after a lost worker reports again
-what the first run reported; what is already told is not told twice.
+The rows follow from public facts alone. A run that continues after a lost worker reports again
+what the first run reported; an event that is stored already is not stored twice.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from app.releases.models import EventRow, ReleaseRow
 
+# Streams asked about in one statement.
 _MOST_TERMS = 200
-"""Streams asked about in one statement."""
 _ADD = insert(EventRow.__table__)  # type: ignore[arg-type]
+# Fractions are rounded to a thousandth.
 _DECIMALS = 3
-"""Fractions are told to a thousandth."""
 
 
 class Report(Protocol):
@@ -32,8 +32,8 @@ class Report(Protocol):
 
 def began(session: Session, release: ReleaseRow) -> None:
     """The first event of a release that is being made."""
-    told = {"release_id": release.id, "sequence": 1, "type": "state"}
-    session.execute(_ADD, {**told, "data": {"state": release.state}})
+    stored = {"release_id": release.id, "sequence": 1, "type": "state"}
+    session.execute(_ADD, {**stored, "data": {"state": release.state}})
 
 
 def state_changed(session: Session, release: ReleaseRow) -> None:
@@ -42,17 +42,17 @@ def state_changed(session: Session, release: ReleaseRow) -> None:
 
 def reported(session: Session, release: ReleaseRow, reports: Sequence[Report]) -> None:
     """Record reports that go beyond the last one, and show the newest on the release."""
-    told: list[dict[str, Any]] | None = None
+    stored: list[dict[str, Any]] | None = None
     for report in reports:
         fraction = round(report.fraction, _DECIMALS)
         data = {"progress": fraction, "stage": report.stage}
         if fraction < release.progress:
             continue
-        told = _told(session, release.id) if told is None else told
-        if data not in told:
+        stored = _stored(session, release.id) if stored is None else stored
+        if data not in stored:
             release.progress, release.stage = fraction, report.stage
             _append(session, release.id, "progress", data)
-            told.append(data)
+            stored.append(data)
 
 
 def ended(session: Session, release: ReleaseRow) -> None:
@@ -84,7 +84,7 @@ def newest(session: Session, seen: Mapping[str, int]) -> list[EventRow]:
     return found
 
 
-def _told(session: Session, release_id: str) -> list[dict[str, Any]]:
+def _stored(session: Session, release_id: str) -> list[dict[str, Any]]:
     query = select(EventRow.data).where(
         EventRow.release_id == release_id, EventRow.type == "progress"
     )

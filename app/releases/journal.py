@@ -19,7 +19,7 @@ class StoredJournal:
     """The journal of the release that a job fits.
 
     Entries are written under the job's fencing number, in the transaction that checks it: a
-    worker whose lease has gone stores nothing, and so learns and tells nothing.
+    worker whose lease has gone stores nothing, and so learns and publishes nothing.
     """
 
     def __init__(self, context: JobContext) -> None:

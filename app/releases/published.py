@@ -48,13 +48,13 @@ class QuantileOut(BaseModel):
     point: str = Field(description="The point that was drawn.")
     points: int = Field(description="How many points there were to draw from.")
     rank_error: float = Field(
-        description="With 95 % confidence at most so many numbers lie between the point and the"
+        description="With 95 % confidence, the most values that lie between the point and the"
         " quantile, beyond what the best point of the list would leave."
     )
 
 
 class MeasurementOut(BaseModel):
-    """One noisy answer that the release bought."""
+    """One noisy answer that the release measured."""
 
     question: int = Field(
         description="Number of the question that it answers, from 0, as in the certificate."
@@ -106,7 +106,7 @@ class MeasurementsOut(BaseModel):
     """Every noisy answer of a release. Reading them costs nothing more."""
 
     release_id: str = Field(description="Id of the release.")
-    measurements: list[MeasurementOut] = Field(description="In the order they were bought.")
+    measurements: list[MeasurementOut] = Field(description="In the order they were measured.")
 
 
 class MechanismOut(BaseModel):
@@ -136,7 +136,9 @@ class CertificateOut(BaseModel):
     """What a release can show for its privacy, from public facts and its own answers."""
 
     unit: dict[str, Any] = Field(description="The privacy unit: who is protected.")
-    neighbours: str = Field(description="What the guarantee makes hard to tell apart.")
+    neighbours: str = Field(
+        description="Adjacent datasets: the pairs that the guarantee makes hard to distinguish."
+    )
     guarantee: dict[str, str] = Field(description="As it was asked for.")
     accountant: Literal["basic", "zcdp"] = Field(description="Of the account it was charged to.")
     charge: dict[str, str] = Field(description="What the account booked, in its own terms.")

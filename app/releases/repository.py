@@ -43,8 +43,8 @@ ACTIVE = ("queued", "running", "cancelling")
 
 def add(session: Session, release: ReleaseRow) -> None:
     """Store a new release at once; the session does not keep it."""
-    told = {name: getattr(release, name) for name in _ADD.table.c.keys()}  # noqa: SIM118
-    session.execute(_ADD, {name: value for name, value in told.items() if value is not None})
+    stated = {name: getattr(release, name) for name in _ADD.table.c.keys()}  # noqa: SIM118
+    session.execute(_ADD, {name: value for name, value in stated.items() if value is not None})
 
 
 def release(session: Session, release_id: str) -> ReleaseRow:

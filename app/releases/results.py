@@ -26,8 +26,8 @@ from app.releases.spelling import CsvStyle, csv_pieces
 
 _ROWS_AT_ONCE = 2**16
 _LISTS = ("columns", "cell")
+# Raise it when the same answers are written differently, so that ETags change.
 _RENDERING = 2
-"""Raise it when the same answers are written differently, so that ETags change."""
 
 
 def certificate(release: ReleaseRow) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def certificate(release: ReleaseRow) -> dict[str, Any]:
 
 
 def records(session: Session, release: ReleaseRow) -> list[Record]:
-    """Every noisy answer that a published release bought. Raises `Conflict` for damaged ones."""
+    """Every noisy answer that a published release measured. Raises `Conflict` for damaged ones."""
     with _readable():
         return measurements(journal.read(session, release.id))
 

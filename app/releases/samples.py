@@ -21,8 +21,8 @@ from app.security.principals import Principal
 from app.settings import Settings
 
 LARGEST_SEED = 2**63 - 1
+# Seeds drawn here have 16 digits and survive JSON readers that hold numbers as doubles.
 _LEAST_DRAWN, _DRAWN = 10**15, 8 * 10**15
-"""Seeds drawn here have 16 digits and survive JSON readers that hold numbers as doubles."""
 
 Kind = Literal["rows", "counts"]
 
@@ -122,7 +122,7 @@ def check_rows(rows: int | None, most: int, settings: Settings) -> None:
         raise Invalid.at(
             "/rows",
             f"The dataset may have more rows than the {settings.max_sample_rows} of a sample.",
-            "Say how many rows the sample shall have.",
+            "State how many rows the sample is to have.",
         )
 
 

@@ -145,8 +145,8 @@ def _check_memory(
 
 
 def _least_columns(release: ReleaseRow, dataset: DatasetRow) -> int:
-    """How many columns a sample has, as far as `columns` of our own forms tells: other forms say
-    in ways of their own what is left out, and a third party's `columns` may be anything."""
+    """The least number of columns that a sample may have, by `columns` of a built-in's form: other
+    forms name in other ways what is left out, and a third party's `columns` may be anything."""
     try:
         fields = registry.ours(release.synthesizer).Params.model_fields
     except UnknownSynthesizer:

@@ -12,11 +12,11 @@ from pydantic import (
     Field,
     PlainSerializer,
     WithJsonSchema,
-    model_validator,
 )
 
 from app.database import format_time
 from app.engine.catalog.auto import AUTO
+from app.engine.method import Params
 from app.ledger.schemas import GuaranteeIn
 from app.releases.openapi import with_forms
 from app.releases.samples import LARGEST_SEED
@@ -40,25 +40,16 @@ def _whole(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
 
 
+# A time of fixed width, so that the length of an answer says nothing.
 Moment = Annotated[
     datetime,
     PlainSerializer(format_time, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-"""A time of fixed width, so that the length of an answer tells nothing."""
 
 
-class Form(BaseModel):
+class Form(Params):
     """A request body: unknown fields are refused, null is the same as omitted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, form: Any) -> Any:
-        if not isinstance(form, dict):
-            return form
-        return {name: value for name, value in form.items() if value is not None}
 
 
 class SampleIn(Form):
@@ -222,7 +213,7 @@ class ReleaseOut(BaseModel):
 
 
 class ProblemOut(BaseModel):
-    """What stands in the way, where (JSON pointer), and how to mend it."""
+    """What is wrong, where (JSON pointer), and how to correct it."""
 
     pointer: str = Field(description="JSON pointer into the body.", examples=["/params/columns"])
     message: str = Field(
@@ -230,19 +221,19 @@ class ProblemOut(BaseModel):
         examples=["the histogram would have 12000000 cells; 10000000 are the most"],
     )
     remedy: str = Field(
-        description="How to mend it.", examples=["choose fewer columns, or coarser `bins`"]
+        description="How to correct it.", examples=["choose fewer columns, or coarser `bins`"]
     )
 
 
 class RefusalOut(BaseModel):
-    """Why the budget would refuse a release now: what the 409 of the release itself would tell."""
+    """Why the budget would refuse a release now: what the 409 of the release itself would say."""
 
     detail: str = Field(
         description="In words.", examples=["The release costs more than the budget has left."]
     )
     scope: Literal["account", "grant"] | None = Field(
         description="What has too little left: the account, or your allowance. Null, with all that"
-        " follows, if nothing is admitted for another reason, which `detail` tells.",
+        " follows, if nothing is admitted for another reason, which `detail` states.",
         examples=["account"],
     )
     limited_by: Literal["epsilon", "delta", "rho"] | None = Field(
@@ -276,8 +267,8 @@ class PreflightOut(BaseModel):
         examples=["swift"],
     )
     why: str | None = Field(
-        description="Why it was picked, and what stood in the way of those before it; null where"
-        " the request names it, and where `problems` stand in the way of every choice.",
+        description="Why it was picked, and why those before it could not run; null where"
+        " the request names it, and where no method can run because of `problems`.",
         examples=[
             "`swift` came nearest to the truth on tables of nearly every kind, in seconds (14"
             " columns of 588 cells, unit: row, noise of about 34 rows in a cell of a column)"
@@ -300,8 +291,8 @@ class PreflightOut(BaseModel):
     expected_error: float | None = Field(
         description="Standard deviation of the noise in one measured cell, in counts. Where a run"
         " on entities is yet to choose how much each of them counts (`contribution` `auto`), this"
-        " is that of the rule with the most noise, by which all rows of an entity count: what is"
-        " bought of entities usually chooses one nearer to `expected_error_at_least`.",
+        " is that of the rule with the most noise, by which all rows of an entity count: the"
+        " measurements of entities usually lead to one nearer to `expected_error_at_least`.",
         examples=[4.53],
     )
     expected_error_at_least: float | None = Field(
@@ -312,11 +303,11 @@ class PreflightOut(BaseModel):
     )
     refusal: RefusalOut | None = Field(
         description="Why the budget would refuse it; null where it would cover the charge, or"
-        " where there is no charge to tell.",
+        " where there is no charge.",
         examples=[None],
     )
     problems: list[ProblemOut] = Field(
-        description="Why it would be refused, besides budget, which `refusal` tells."
+        description="Why it would be refused, apart from the budget, which `refusal` is about."
     )
 
 

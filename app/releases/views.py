@@ -52,7 +52,7 @@ def releases(
 
 
 def refusal(error: HalftoneError | None) -> RefusalOut | None:
-    """Why the budget would refuse, as a preflight tells it."""
+    """Why the budget would refuse, as a preflight shows it."""
     if error is None:
         return None
     amounts = {name: error.extra.get(name) for name in RefusalOut.model_fields if name != "detail"}

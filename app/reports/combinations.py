@@ -20,8 +20,8 @@ from app.engine.table import Table
 
 Owners = NDArray[np.int64]
 
+# Combinations of a table, each in each row, that are counted to compare with it.
 MOST_COUNTED = 2**28
-"""Combinations of a table, each in each row, that are counted to compare with it."""
 
 
 @dataclass(frozen=True, slots=True)

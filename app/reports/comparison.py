@@ -48,22 +48,22 @@ from app.reports.schemas import (
     Rows,
 )
 
+# Public: the same columns always give the same pairs and triples.
 SEED = 20_190_501
-"""Public: the same columns always give the same pairs and triples."""
 MOST_PAIRS = 2000
 TRIPLES = 100
 MOST_LISTED = 100
 WORST_TRIPLES = 10
 MOST_MEASURED = 1000
 MOST_EXPECTED = 1000
+# Cells of the measured marginals that are compared, and of the bounds' marginals, together. A
+# plug-in's bounds are of any columns, and reading both tables for each takes its time.
 MOST_CELLS = 2**27
-"""Cells of the measured marginals that are compared, and of the bounds' marginals, together.
-A plug-in's bounds are of any columns, and reading both tables for each takes its time."""
+# Values (rows times columns) of each table that combinations may be counted in.
 MOST_VALUES_IN_MEMORY = 2**25
-"""Values (rows times columns) of each table that combinations may be counted in."""
 
+# Called with a fraction in [0, 1] and the stage; may raise, to stop.
 Progress = Callable[[float, str], None]
-"""Told a fraction in [0, 1] and the stage; may raise, to stop."""
 
 
 class ComparedRows(ChunkedTable, Protocol):
@@ -183,7 +183,7 @@ class _Comparison:
         return self.distances([self._subject.marginal(columns) for columns in choices])
 
     def drawn(self, size: int, most: int, most_listed: int) -> Distances:
-        """Of so many columns each; all choices, or `most` of them."""
+        """Of `size` columns each; all choices, or `most` of them."""
         names = self._subject.columns
         found = self.listed(chosen(names, size, most, SEED))
         worst = sorted(found, key=lambda each: -each.distance)

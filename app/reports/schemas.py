@@ -87,7 +87,7 @@ class ExpectedBeside(Expected):
 
     exact: float = Field(
         description="Total variation distance between the synthetic and the real rows. It has the"
-        " error of drawing so many rows besides the model's.",
+        " error of drawing a finite number of rows, besides the model's.",
         examples=[0.013],
     )
 
@@ -166,11 +166,11 @@ class Exact(BaseModel):
     """Comparison of the release's first sample with the exact table, for its custodian alone."""
 
     notice: Literal["not private: do not publish"] = Field(
-        NOTICE, description="Exact figures tell of the rows, with no noise."
+        NOTICE, description="Exact figures, computed from the private rows without noise."
     )
     rows: Rows = Field(description="How many rows were compared.")
     columns: list[Distance] = Field(
-        description="Each column by itself, in the cells of the dictionary."
+        description="Each column alone, in the cells of the dictionary."
     )
     pairs: Distances = Field(description="Pairs of columns.")
     triples: Distances = Field(

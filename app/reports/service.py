@@ -32,8 +32,8 @@ from app.storage.blobs import BlobCorrupt, BlobMissing, BlobStore, delete_some
 from app.storage.encryption import Cipher, Keyring, StorageKeyError
 
 ACCEPTED = 202
+# Name of the blob part that holds the exact figures, in the collection of their report.
 EXACT = "exact"
-"""Name of the blob part that holds the exact figures, in the collection of their report."""
 _UNFINISHED = ("queued", "running")
 
 

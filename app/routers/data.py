@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+# What `file_headers` sends, as the API page describes it.
 FILE_HEADERS: dict[str, Any] = {
     "ETag": {
-        "description": "Of exactly these bytes; send it as `If-None-Match` to be told 304.",
+        "description": "Of exactly these bytes; send it as `If-None-Match` to get 304"
+        " while they are unchanged.",
         "schema": {"type": "string"},
     },
     "Content-Disposition": {
@@ -14,7 +16,6 @@ FILE_HEADERS: dict[str, Any] = {
         "schema": {"type": "string"},
     },
 }
-"""What `file_headers` sends, as the API page describes it."""
 
 
 def file_headers(name: str, etag: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from app.settings import Settings
 
 Parsed = TypeVar("Parsed")
 
-_FAULTY = "The declaration has fields that need mending."
+_FAULTY = "The declaration has fields that must be corrected."
 _ROW = PrivacyUnit("row")
 DEEPEST = 8
 

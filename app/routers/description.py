@@ -82,7 +82,7 @@ _MEANINGS = {
     412: "The resource has changed since its ETag was read.",
     413: "The body is too large, or your stored data take all the room that you have.",
     415: "The body's media type is not taken here.",
-    422: "Fields need mending; each is named with a remedy.",
+    422: "Fields must be corrected; each is named with a remedy.",
     428: "Send `If-Match` with the ETag that was read.",
     429: "Too many failed authentications from this address.",
     503: "The store is busy; nothing was changed.",
@@ -99,7 +99,7 @@ _PROBLEMS: dict[int, HalftoneError] = {
     413: problems.TooLarge("The body may have at most 1048576 bytes."),
     415: problems.UnsupportedMedia("Send the body as application/json."),
     422: problems.Invalid(
-        "The request has fields that need mending.",
+        "The request has fields that must be corrected.",
         errors=[
             problems.FieldError(
                 "/colour", "Extra inputs are not permitted", "Remove the field, or check its name."
@@ -149,7 +149,7 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
                         " `/header/...` for parameters.",
                     },
                     "message": {"type": "string", "description": "What is wrong there."},
-                    "remedy": {"type": "string", "description": "How to mend it."},
+                    "remedy": {"type": "string", "description": "How to correct it."},
                 },
             },
         },

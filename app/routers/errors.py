@@ -81,7 +81,9 @@ def install(app: FastAPI) -> None:
         if any(fault["type"] == "json_invalid" for fault in error.errors()):
             return problem(request, MalformedRequest("The body is not JSON."))
         faults = field_errors(error.errors())
-        return problem(request, Invalid("The request has fields that need mending.", errors=faults))
+        return problem(
+            request, Invalid("The request has fields that must be corrected.", errors=faults)
+        )
 
     @app.exception_handler(HTTPException)
     def http(request: Request, error: HTTPException) -> Response:

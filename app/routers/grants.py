@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.access import grants, repository
 from app.access.permission import own_dataset
-from app.access.schemas import GrantIn, GrantOut, GrantTermsIn
+from app.access.schemas import GrantIn, GrantOut, GrantTermsIn, cap_of
 from app.idempotency import Attempt, find_replay, remember
 from app.routers.dependencies import Caller, ReadSession, WriteSession, attempt_of
 from app.routers.description import refusing
@@ -37,8 +37,7 @@ def create_grant(
     request: Request,
     response: Response,
 ) -> GrantOut:
-    dataset = own_dataset(session, actor, dataset_id)
-    accountant = grants.accountant_of(session, dataset)
+    dataset, accountant = grants.granting(session, actor, dataset_id)
     replay = find_replay(session, attempt)
     if replay is not None:
         row = grants.get_grant(session, dataset, replay.resource_id)
@@ -48,7 +47,7 @@ def create_grant(
             actor,
             dataset,
             principal_id=new.principal_id,
-            allowance=new.allowance.to_cap(accountant) if new.allowance else None,
+            allowance=cap_of(new.allowance, accountant),
             show_budget=bool(new.show_budget),
         )
         remember(session, attempt, 201, row.id)
@@ -67,9 +66,8 @@ def create_grant(
 def list_grants(
     dataset_id: DatasetId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[GrantOut]:
-    """Newest first, each with what it has spent."""
-    dataset = own_dataset(session, actor, dataset_id)
-    accountant = grants.accountant_of(session, dataset)
+    """Oldest first, each with what it has spent."""
+    _, accountant = grants.granting(session, actor, dataset_id)
     rows, following = page.cut(
         repository.grants(session, dataset_id, page.after_moment, page.fetch), key=by_creation
     )
@@ -86,8 +84,7 @@ def get_grant(
     dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: ReadSession
 ) -> GrantOut:
     """Its terms, and what it has spent."""
-    dataset = own_dataset(session, actor, dataset_id)
-    accountant = grants.accountant_of(session, dataset)
+    dataset, accountant = grants.granting(session, actor, dataset_id)
     return GrantOut.of(grants.get_grant(session, dataset, grant_id), accountant)
 
 
@@ -106,13 +103,12 @@ def change_grant(
 ) -> GrantOut:
     """Send the terms to change alone. A smaller allowance than what was spent stops further
     releases; it takes nothing back."""
-    dataset = own_dataset(session, actor, dataset_id)
-    accountant = grants.accountant_of(session, dataset)
+    dataset, accountant = grants.granting(session, actor, dataset_id)
     row = grants.change_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=terms.allowance.to_cap(accountant) if terms.allowance else None,
+        allowance=cap_of(terms.allowance, accountant),
         show_budget=terms.show_budget,
     )
     return GrantOut.of(row, accountant)
@@ -132,13 +128,12 @@ def replace_grant(
     session: WriteSession,
 ) -> GrantOut:
     """What is omitted takes its default: no allowance of its own, and no view of the totals."""
-    dataset = own_dataset(session, actor, dataset_id)
-    accountant = grants.accountant_of(session, dataset)
+    dataset, accountant = grants.granting(session, actor, dataset_id)
     row = grants.replace_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=terms.allowance.to_cap(accountant) if terms.allowance else None,
+        allowance=cap_of(terms.allowance, accountant),
         show_budget=bool(terms.show_budget),
     )
     return GrantOut.of(row, accountant)

@@ -74,7 +74,7 @@ def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
     },
 )
 def metrics(session: ReadSession) -> Response:
-    """Jobs by kind and phase, from the store, so that every server process tells the same.
+    """Jobs by kind and phase, from the store, so that every server process gives the same figures.
 
     How a job ended, and how large anything is, may depend on private rows: neither is here.
     """

@@ -72,7 +72,7 @@ def create_principal(
     responses=refusing(403),
 )
 def list_principals(actor: Admin, session: ReadSession, page: PageQuery) -> Page[PrincipalOut]:
-    """Newest first, disabled ones included."""
+    """Oldest first, disabled ones included."""
     del actor
     rows, following = page.cut(
         repository.principals(session, page.after_moment, page.fetch), key=by_creation
@@ -153,7 +153,7 @@ def create_key(
 def list_keys(
     principal_id: PrincipalId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[KeyOut]:
-    """Newest first, expired and revoked ones included."""
+    """Oldest first, expired and revoked ones included."""
     service.visible_principal(session, actor, principal_id)
     rows, following = page.cut(
         repository.keys(session, principal_id, page.after_moment, page.fetch), key=by_creation
@@ -196,7 +196,7 @@ def revoke_key(
     responses=refusing(403),
 )
 def list_audit(actor: Caller, session: ReadSession, page: PageQuery) -> Page[AuditEntry]:
-    """Who changed what. Nothing in it tells of the rows of a dataset."""
+    """Who changed what. It says nothing about the rows of a dataset."""
     owner_id = service.expect_audit_reader(actor)
     rows, following = page.cut(
         repository.audit_entries(

@@ -322,7 +322,7 @@ def get_measurements(
         str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
     ] = None,
 ) -> Response:
-    """Every noisy answer that the release bought, with its error and cost: a product itself.
+    """Every noisy answer that the release measured, with its error and cost; useful by itself.
 
     HEAD answers with the same headers and no body.
     """
@@ -354,6 +354,6 @@ def get_measurements(
 def get_certificate(
     release_id: ReleaseId, principal: Caller, session: ReadSession
 ) -> dict[str, Any]:
-    """Unit, neighbours, guarantee, each mechanism's sensitivity and scale, versions, ledger."""
+    """Unit, adjacent datasets, guarantee, sensitivity and scale of each mechanism, versions."""
     release, _ = service.visible(session, principal, release_id)
     return results.certificate(release)

@@ -82,7 +82,7 @@ def get_report(
     """`public` for everyone who sees the release, from the moment that it has succeeded; `exact`
     for the dataset's custodian alone, once it was asked for.
 
-    Nobody else can tell whether there is an exact part. 409 for a release that published nothing.
+    Nobody else can see whether there is an exact part. 409 for a release that published nothing.
     """
     release, dataset = releases.visible(session, principal, release_id)
     return views.report(session, database, settings, principal, release, dataset)

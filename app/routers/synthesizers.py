@@ -61,7 +61,7 @@ class SynthesizersOut(BaseModel):
 def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
     """`auto`, which picks among the built-in ones; these; then those that were installed besides.
 
-    A release that names none, or `auto`, leaves the choice to the service: its preflight tells
+    A release that names none, or `auto`, leaves the choice to the service: its preflight shows
     which would run and why, and the release names what was picked.
     """
     described = [catalogue.describe(name) for name in (AUTO, *catalogue.names())]

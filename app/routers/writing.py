@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.problems import Unavailable
 
+# So that workers, which wait for the same store, get their turn soon.
 MOST_TOGETHER = 16
-"""So that workers, which wait for the same store, get their turn soon."""
 
 Made = TypeVar("Made")
 

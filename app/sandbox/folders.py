@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 _PREFIX = "halftone-child-"
+# A folder is not locked in the moment in which it is made.
 _YOUNG_S = 60.0
-"""A folder is not locked in the moment in which it is made."""
 
 
 class ChildFolder:

@@ -46,10 +46,10 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
+# x86-64 runs the calls of a second table (x32) from here on.
 _OTHER_ABI = 0x40000000
-"""x86-64 runs the calls of a second table (x32) from here on."""
+# Rings open sockets without the call that is looked at here.
 _IO_URING_SETUP = 425
-"""Rings open sockets without the call that is looked at here."""
 _MACHINES = {
     # AUDIT_ARCH_*; socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup
     "x86_64": (0xC000003E, (41, 101, 310, 311, _IO_URING_SETUP)),

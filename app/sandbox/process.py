@@ -25,11 +25,11 @@ import psutil
 from app.engine.adapters import virtualenvs
 from app.sandbox.folders import ChildFolder
 
+# A module whose `main(fd)` talks to the worker over the socket `fd`.
 CHILD = "app.engine.sandbox.child"
-"""A module whose `main(fd)` talks to the worker over the socket `fd`."""
 LAUNCHER = Path(__file__).with_name("launcher.py")
+# The folder that the package of the service lies in.
 CODE = LAUNCHER.resolve().parents[2]
-"""The folder that the package of the service lies in."""
 MOST_SAID_BYTES = 16 * 1024
 _LAST_WORDS_S = 0.3
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
@@ -173,7 +173,7 @@ def _paths(folder: Path, hidden: Sequence[Path], adapters: Path | None) -> dict[
 def import_from() -> list[Path]:
     """Where this process imports from, and where the service's own code lies.
 
-    The working folder that Python puts first by itself is left out: it may hold anything.
+    The working folder, which Python puts first, is left out: it may hold anything.
     """
     added = not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()])
     entries = sys.path[1:] if added else sys.path

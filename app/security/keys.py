@@ -26,5 +26,5 @@ def digest_of(key: str) -> str:
 
 
 def prefix_of(key: str) -> str:
-    """The start of a key, by which people tell keys apart; 48 of its random bits."""
+    """The start of a key, by which people distinguish keys; 48 of its random bits."""
     return key[:PREFIX_LENGTH]

@@ -22,8 +22,8 @@ from app.storage.encryption import OVERHEAD_BYTES, Cipher, SealBroken
 from app.storage.models import ChunkRow
 
 CHUNK_BYTES = 4 * 1024**2
+# Most bytes of one piece before sealing, so that its chunk stays within the limit.
 PIECE_BYTES = CHUNK_BYTES - OVERHEAD_BYTES
-"""Most bytes of one piece before sealing, so that its chunk stays within the limit."""
 DELETED_AT_ONCE = 16
 
 WriteUnit = Callable[[], AbstractContextManager[Session]]
