@@ -148,6 +148,18 @@ def contribution_problems(contribution: Contribution, budget: UnitBudget) -> tup
     return ()
 
 
+def noise_scale(
+    errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
+) -> float:
+    """The largest of these standard deviations in the steps in which the kernel draws noise.
+
+    `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
+    """
+    steps = GRID if contribution.rule == "clipped" else 1
+    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
+    return max(drawn, default=0.0)
+
+
 def noise_problems(
     errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
 ) -> tuple[Problem, ...]:
@@ -155,9 +167,7 @@ def noise_problems(
 
     `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
     """
-    steps = GRID if contribution.rule == "clipped" else 1
-    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
-    if max(drawn, default=0.0) <= LARGEST_SCALE:
+    if noise_scale(errors, contribution, scores) <= LARGEST_SCALE:
         return ()
     return (
         Problem(

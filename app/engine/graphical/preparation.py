@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.columns import one_way
@@ -13,15 +14,16 @@ from app.engine.columns.contribution import (
     contribution_problems,
     expected_error,
     expected_errors,
+    noise_scale,
 )
 from app.engine.columns.private_bins import plan_axes
-from app.engine.columns.resources import table_bytes
+from app.engine.columns.resources import header_cells, table_bytes
 from app.engine.columns.table_size import SizeEstimate
 from app.engine.constraints.structural_zeros import zeros_bytes
 from app.engine.entities.contribution_choice import chosen_rule
 from app.engine.entities.measurement import MeasuredEntities, plan_entities
 from app.engine.graphical.params import PreparationParams
-from app.engine.method import Case, Preflight, Problem, Progress, Session
+from app.engine.method import Case, Needs, Preflight, Problem, Progress, Session
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
 
@@ -43,6 +45,25 @@ class PreparationPlan:
     memory_bytes: int
     problems: tuple[Problem, ...]
     least_error: float
+
+    @property
+    def needs(self) -> Needs:
+        """What is needed beside a model's own tables."""
+        return Needs(
+            memory_bytes=self.memory_bytes,
+            draws=self.draws,
+            columns=len(self.axes.names),
+            header_cells=header_cells(self.axes),
+            problems=self.problems,
+        )
+
+    def noise(self, errors: Sequence[float], scores: Sequence[float] = ()) -> Needs:
+        """The noise of all questions; the first error is that of the finest marginal."""
+        return Needs(
+            noise_scale=noise_scale(errors, self.contribution, scores),
+            expected_error=errors[0],
+            least_expected_error=errors[0] * self.least_error,
+        )
 
     def preflight(
         self, cells: int, memory_bytes: int, error: float, problems: tuple[Problem, ...]

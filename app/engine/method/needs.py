@@ -125,9 +125,9 @@ class Needs:
         problems = (
             *self.problems,
             *_memory_problems(self.memory_bytes, limits),
-            *_slow((self._noise(limits), *self.steps), limits),
-            *self._message_problems(),
-            *_too_large(self.questions),
+            *step_faults((self._noise(limits), *self.steps), limits),
+            *message_faults(self.header_cells, self.message_bytes),
+            *question_faults(self.questions),
             *self._noise_problems(),
         )
         error = 0.0 if self.expected_error is None else self.expected_error
@@ -148,16 +148,6 @@ class Needs:
             "choose fewer columns, coarser `bins`, or ask for fewer rows",
             "/params",
         )
-
-    def _message_problems(self) -> tuple[Problem, ...]:
-        """What the pipe would not carry."""
-        if self.header_cells > MOST_COLUMN_CELLS:
-            message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"
-        elif self.message_bytes > _MOST_MESSAGE_BYTES:
-            message = f"{self.message_bytes // 2**20} MiB would be sent at once, which is too much"
-        else:
-            return ()
-        return (Problem("/params/columns", message, "choose fewer columns, or coarser `bins`"),)
 
     def _noise_problems(self) -> tuple[Problem, ...]:
         if self.noise_scale <= LARGEST_SCALE:
@@ -184,7 +174,18 @@ def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
     )
 
 
-def _slow(steps: Sequence[Step], limits: Limits) -> Iterator[Problem]:
+def message_faults(header_cells: int, message_bytes: int) -> tuple[Problem, ...]:
+    """What the pipe would not carry."""
+    if header_cells > MOST_COLUMN_CELLS:
+        message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"
+    elif message_bytes > _MOST_MESSAGE_BYTES:
+        message = f"{message_bytes // 2**20} MiB would be sent at once, which is too much"
+    else:
+        return ()
+    return (Problem("/params/columns", message, "choose fewer columns, or coarser `bins`"),)
+
+
+def step_faults(steps: Sequence[Step], limits: Limits) -> Iterator[Problem]:
     """A step may take half the time of a run: the rest is for what no forecast covers."""
     for step in steps:
         if step.seconds > limits.time_s / 2:
@@ -195,7 +196,7 @@ def _slow(steps: Sequence[Step], limits: Limits) -> Iterator[Problem]:
             yield Problem(step.pointer, message, step.remedy)
 
 
-def _too_large(questions: Sequence[Question]) -> Iterator[Problem]:
+def question_faults(questions: Sequence[Question]) -> Iterator[Problem]:
     for question in questions:
         if question.cells > MOST_QUESTION_CELLS:
             message = (
