@@ -39,7 +39,6 @@ from app.engine.prior.entities.model import (
     holds_public_entities,
     load_model,
 )
-from app.engine.prior.entities.near_entities import entity_cells
 from app.engine.prior.needs import prior_needs, prior_problems
 from app.engine.prior.public_model import Pair
 from app.engine.public.rows import readable
@@ -60,8 +59,8 @@ class GraphicalMethod(Synthesizer):
 
     @abstractmethod
     def marginal_needs(self, case: Case, plan: PreparationPlan, params: Any) -> Needs:
-        """What choosing and measuring marginals of several columns, and the fit, can need: draws
-        are those of marginals alone."""
+        """What choosing and measuring marginals of several columns, and the fit, can need, beside
+        what `prepare` and a public table do."""
 
     @abstractmethod
     def prior_tree_cells(self, axes: Axes, params: Any) -> int:
@@ -114,12 +113,8 @@ class GraphicalMethod(Synthesizer):
         own += prior_problems(case, axes, params.public_entities)
         if refusals := self.refusals(axes, plan.needs.problems + own):
             return Needs(cells=sum(axes.shape), problems=refusals)
-        marginals = self.marginal_needs(case, plan, params)
-        # A run draws marginals or, where public entities are kept, pairs of theirs.
-        entities = entity_cells(case.unit, case.public, params.public_entities, axes)
-        draws = max(marginals.draws, entities)
         prior = prior_needs(case, axes, params.public_entities, self.prior_tree_cells(axes, params))
-        return plan.needs + Needs(problems=own) + prior + replace(marginals, draws=draws)
+        return plan.needs + Needs(problems=own) + prior + self.marginal_needs(case, plan, params)
 
     def fit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.engine.columns.axes import Axes
 from app.engine.method import Case, Needs, Problem
 from app.engine.prior.distances import distance_errors
-from app.engine.prior.entities.near_entities import entity_bytes, entity_problems
+from app.engine.prior.entities.near_entities import entity_bytes, entity_cells, entity_problems
 from app.engine.prior.entities.params import PublicEntityUse
 from app.engine.prior.public_model import (
     compared_cells,
@@ -33,6 +33,12 @@ def prior_needs(case: Case, axes: Axes, entity_use: PublicEntityUse, tree_cells:
     memory = public_model_bytes(case.public, len(axes.names), tree_cells)
     memory += entity_bytes(case.unit, case.public, entity_use, axes)
     return Needs(memory_bytes=memory, message_bytes=8 * max(compared_cells(axes), tree_cells))
+
+
+def drawn_cells(case: Case, axes: Axes, entity_use: PublicEntityUse, measured: int) -> int:
+    """The most cells drawn with noise: a run measures marginals of so many or, where public
+    entities are kept, pairs of theirs."""
+    return max(measured, entity_cells(case.unit, case.public, entity_use, axes))
 
 
 def prior_errors(

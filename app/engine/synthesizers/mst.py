@@ -33,7 +33,7 @@ from app.engine.graphical.spanning_tree import (
 )
 from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question
 from app.engine.prior.drift import PriorLimits
-from app.engine.prior.needs import prior_errors
+from app.engine.prior.needs import drawn_cells, prior_errors
 from app.engine.prior.public_model import (
     most_pair_cells,
     pairs_within,
@@ -131,7 +131,7 @@ class Mst(GraphicalMethod):
             cells=measured,
             memory_bytes=cells * _BYTES_PER_CELL
             + counting_bytes(sum(pair_cells), max(pair_cells, default=0)),
-            draws=measured,
+            draws=drawn_cells(case, axes, params.public_entities, measured),
             # A child hands over its model, and in a round each reference for every other column.
             message_bytes=8 * max(cells, (columns - 1) * sum(axes.shape)),
             questions=(counting,),

@@ -15,7 +15,7 @@ from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Step
-from app.engine.prior.needs import prior_errors
+from app.engine.prior.needs import drawn_cells, prior_errors
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -65,7 +65,7 @@ def marginal_needs(case: Case, plan: PreparationPlan, params: AimParams) -> Need
     needs = Needs(
         cells=forecast.measured,
         memory_bytes=forecast.memory_bytes,
-        draws=forecast.measured,
+        draws=drawn_cells(case, axes, params.public_entities, forecast.measured),
         message_bytes=8 * max(params.most_cells, forecast.offered),
         steps=(_choosing(axes, workload),),
     )

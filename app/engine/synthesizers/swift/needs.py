@@ -16,7 +16,7 @@ from app.engine.graphical.run import TableBudget
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Question, Step
 from app.engine.prior import public_model
-from app.engine.prior.needs import prior_errors
+from app.engine.prior.needs import drawn_cells, prior_errors
 from app.engine.prior.public_model import compared_cells
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -95,7 +95,7 @@ def marginal_needs(case: Case, plan: PreparationPlan, params: SwiftParams) -> Ne
     needs = Needs(
         cells=measured,
         memory_bytes=memory + counting_bytes(sum(pair_cells), max(pair_cells, default=0)),
-        draws=measured,
+        draws=len(pair_cells) + drawn_cells(case, axes, params.public_entities, measured),
         message_bytes=max(8 * tree, sent),
         steps=(_choosing(columns, tree, has_public),),
         questions=(counting,),
