@@ -33,6 +33,7 @@ class Neighbours(GraphicalMethod):
     """Measures each column with the next one, and keeps a tenth for the end."""
 
     name = "neighbours"
+    title = "Each column with the next"
 
     def __init__(self) -> None:
         self.runs: list[TableRun] = []

@@ -9,11 +9,12 @@ from app.engine.columns.estimates import ColumnEstimates
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.preparation import PreparationPlan, PreparedTable
 from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
-from app.engine.method import Case, Needs, Problem, Session
+from app.engine.method import Case, Needs, Problem, PublicFacts, Session
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.public_model import pairs_within
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
+from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.swift import needs
 from app.engine.synthesizers.swift.budget import (
     MostCells,
