@@ -33,10 +33,10 @@ from app.engine.columns.resources import (
     table_bytes,
 )
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
-from app.engine.inference.controlled_rounding import rounded
+from app.engine.inference.controlled_rounding import round_keeping_margins
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.inference.shrinkage import CountNoise, shrunk
+from app.engine.inference.shrinkage import CountNoise, shrink_counts
 from app.engine.method import (
     CountsTable,
     Example,
@@ -268,7 +268,9 @@ def _post_processed(
     if params.prior == "none":
         return apportion(onto_simplex(histogram.values.astype(np.float64), total), total, rng)
     noise = CountNoise(histogram.noise, histogram.scale, histogram.variance)
-    return rounded(shrunk(histogram.values, noise, total).with_total(total), total, rng)
+    return round_keeping_margins(
+        shrink_counts(histogram.values, noise, total).with_total(total), total, rng
+    )
 
 
 def _stored_contribution(wire: Any) -> Contribution:
