@@ -151,7 +151,7 @@ def contribution_problems(contribution: Contribution, budget: UnitBudget) -> tup
 def noise_scale(
     errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
 ) -> float:
-    """The largest of these standard deviations in the steps in which the kernel draws noise.
+    """The largest of these standard deviations, in the kernel's steps.
 
     `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
     """
@@ -167,7 +167,9 @@ def noise_problems(
 
     `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
     """
-    if noise_scale(errors, contribution, scores) <= LARGEST_SCALE:
+    steps = GRID if contribution.rule == "clipped" else 1
+    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
+    if max(drawn, default=0.0) <= LARGEST_SCALE:
         return ()
     return (
         Problem(

@@ -124,7 +124,7 @@ class Needs:
         """All needs held against the limits of a run and of the kernel."""
         problems = (
             *self.problems,
-            *_memory_problems(self.memory_bytes, limits),
+            *_memory_problems(bounded(self.memory_bytes), limits),
             *step_faults((self._noise(limits), *self.steps), limits),
             *message_faults(self.header_cells, self.message_bytes),
             *question_faults(self.questions),

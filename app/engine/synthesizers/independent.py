@@ -108,18 +108,11 @@ class Independent(Synthesizer):
 
     def needs(self, case: Case, params: IndependentParams) -> Needs:
         plan = plan_preparation(case, params)
-        axes, cells = plan.axes, sum(plan.axes.shape)
-        counting = Needs(
-            cells=cells,
-            memory_bytes=cells * _BYTES_PER_CELL,
-            draws=cells,
-            message_bytes=8 * cells,
-        )
-        needs = plan.needs + counting
-        if not axes.names:
+        cells = sum(plan.axes.shape)
+        needs = plan.needs + Needs(memory_bytes=cells * _BYTES_PER_CELL, message_bytes=8 * cells)
+        if not plan.axes.names:
             return needs
-        errors = one_way_errors(axes, plan.contribution, plan.budget)
-        return needs + plan.noise(errors)
+        return needs + plan.noise(one_way_errors(plan.axes, plan.contribution, plan.budget))
 
     def delta_share(self, params: IndependentParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
