@@ -1,7 +1,7 @@
-"""Stores the machine code of the compiled loops beside the code: `python -m app.engine.warming`.
+"""Stores the machine code of the compiled loops: `python -m app.engine.warming`.
 
-Run once at set-up. Every built-in synthesizer makes rows of a small invented table, beside a
-public one too where it takes that, so that the loops meet the very types that a release hands them.
+Run once at set-up. Every built-in synthesizer is fitted to a small invented table, also with a
+public table if it can use one. So each loop is compiled for the argument types of a release.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table, generator
 
 ROWS = 400
+# Practically no noise, so that a fit does not depend on chance.
 _GUARANTEE = Guarantee(epsilon=10**13, delta=10**12)
 _ROW = PrivacyUnit.parse({"kind": "row"})
 _PERSON = PrivacyUnit.parse({"kind": "entity", "column": "person", "max_rows": 5})
@@ -32,7 +33,7 @@ def warm() -> list[str]:
 
 
 def _runs(name: str) -> bool:
-    """Whether it accepts the table with default params; if so, it was fitted and sampled."""
+    """Fits and samples it with default params; False if it does not accept the table."""
     synthesizer = registry.builtin(name)
     try:
         params = synthesizer.Params()
