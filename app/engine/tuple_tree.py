@@ -34,7 +34,7 @@ class TupleTree:
         return self.first, self.keys, self.nodes
 
     def places(self, items: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The place of each increasing row of `items`, as long as the tuples, in the list; or -1."""
+        """The place in the list of each row of `items` (increasing, `length` items), or -1."""
         found: NDArray[np.int64] = _places(
             np.ascontiguousarray(items, dtype=np.int64), self.tuples, *self.arrays
         )
