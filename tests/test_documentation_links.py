@@ -43,7 +43,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 )
 def test_files_of_the_repository_that_a_page_names_are_there(page: Path) -> None:
     folders = "app|bench|client|docs|examples|migrations|scripts|tests"
-    named = re.findall(rf"`((?:{folders})/(?!out/)[\w/.-]+)`", page.read_text())
+    named = re.findall(rf"`((?:{folders})/(?!out/|_build)[\w/.-]+)`", page.read_text())
     assert not [name for name in named if not (ROOT / name).exists()]
 
 

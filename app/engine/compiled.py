@@ -1,4 +1,4 @@
-"""Compiled loops over integer arrays, whose machine code lies beside the modules.
+"""Compiled loops over arrays, with machine code stored next to the modules.
 
 `app.engine.warming` stores it at set-up. Later every process that may read the code finds it,
 also one that can write nothing (a confined child, a read-only image); what was not stored, or
@@ -21,7 +21,7 @@ _made: list[_Compiled] = []
 
 
 class _Compiled:
-    """Called by Python and by other loops alike, as numba's own dispatcher is."""
+    """Can be called by Python and by other loops, as numba's own dispatcher can."""
 
     def __init__(self, loop: Callable[..., Any]) -> None:
         self._loop = loop
@@ -37,7 +37,7 @@ class _Compiled:
 
     @property
     def _numba_type_(self) -> Any:
-        """By which numba knows what a loop calls: the dispatcher's type in its stead."""
+        """Numba reads this when a loop calls another: the type of the other's dispatcher."""
         return self.dispatcher._numba_type_
 
 

@@ -2,7 +2,7 @@
 
 A column stores codes `0..regular-1` for its regular values in public order (enum order,
 integers from the minimum, grid points of a number or a date), followed by `tail` codes for
-its point masses, its `other` value and null. A grouping cuts the regular codes at `edges`,
+its special values, its `other` value and null. A grouping cuts the regular codes at `edges`,
 gives each tail code a cell of its own, and may then merge cells by a lookup.
 """
 
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Grouping:
-    """`edges` are stored codes: 0 first, the number of regular codes last, strictly rising.
+    """`edges` are stored codes in increasing order, from 0 to the number of regular codes.
 
     Base cells are `[edges[i], edges[i + 1])` in order, then one cell for each tail code.
-    `merge`, if given, sends base cell i to cell `merge[i]`; its values are `0..cells-1`,
-    each used. Raises `ValueError` for anything else.
+    `merge`, if given, maps base cell i to cell `merge[i]`; its values are `0..cells-1`, and
+    each occurs. Raises `ValueError` for anything else.
     """
 
     edges: tuple[int, ...]
@@ -32,16 +32,16 @@ class Grouping:
 
     def __post_init__(self) -> None:
         if self.tail < 0 or not self.edges or self.edges[0] != 0:
-            raise ValueError("edges start at code 0 and the tail is not negative")
+            raise ValueError("edges must start at code 0, and the tail must not be negative")
         if any(b <= a for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise ValueError("edges rise strictly")
         if self.base_cells == 0:
-            raise ValueError("a grouping has at least one cell")
+            raise ValueError("a grouping needs at least one cell")
         if self.merge is not None:
             if len(self.merge) != self.base_cells:
-                raise ValueError("a merge names a cell for each base cell")
+                raise ValueError("a merge needs a cell for each base cell")
             if min(self.merge) < 0 or len(set(self.merge)) != max(self.merge) + 1:
-                raise ValueError("merged cells are numbered from 0 without gaps")
+                raise ValueError("merged cells must be numbered from 0 without gaps")
 
     @classmethod
     def identity(cls, regular: int, tail: int) -> Grouping:
@@ -50,7 +50,7 @@ class Grouping:
 
     @classmethod
     def equal(cls, regular: int, tail: int, bins: int) -> Grouping:
-        """At most `bins` runs of regular codes of nearly equal length."""
+        """At most `bins` intervals of regular codes, of nearly equal length."""
         bins = min(bins, regular)
         cuts = [round(i * regular / bins) for i in range(bins + 1)] if bins else [0]
         return cls(tuple(cuts), tail)
@@ -86,7 +86,7 @@ class Grouping:
         return Grouping(self.edges, self.tail, tuple(int(merge[cell]) for cell in current))
 
     def cell_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """Cells, int64, of an array of stored codes."""
+        """The cells of an array of stored codes, int64, of the same shape."""
         wide = codes.astype(np.int64)
         if self._is_identity:
             base = wide
@@ -106,13 +106,14 @@ class Grouping:
         return np.bincount(self._lookup, weights=base, minlength=self.cells).astype(np.int64)
 
     def expand(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """A stored code for each cell, uniform over the codes of the cell."""
+        """A random stored code for each of `cells`, uniform over the codes of its cell."""
         starts = np.concatenate(
             [np.asarray(self.edges[:-1]), self.regular + np.arange(self.tail)]
         ).astype(np.int64)
         base_widths = np.concatenate([np.diff(self.edges), np.ones(self.tail)]).astype(np.int64)
         if self._lookup is None:
             return starts[cells] + rng.integers(0, base_widths[cells])
+        # Base cells of one merged cell need not adjoin, so their codes are lined up by cell first.
         order = np.argsort(self._lookup, kind="stable")
         ends = np.cumsum(base_widths[order])
         cell_ends = np.cumsum(self.widths())

@@ -1,4 +1,4 @@
-"""The machine code of compiled loops, stored beside their modules; imports numba.
+"""The machine code of compiled loops, stored next to their modules; imports numba.
 
 See `app.engine.compiled`, which asks for it when a loop is first called.
 """
@@ -17,14 +17,14 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, InTreeCach
 
 
 class _Beside(InTreeCacheLocator):
-    """Numba's own place beside the module, even where it can only be read."""
+    """Numba's own place next to the module, even if it is read-only."""
 
     @classmethod
     def from_function(cls, loop: Callable[..., Any], path: str) -> _Beside:
         return cls(loop, path)
 
     def get_source_stamp(self) -> str:
-        """Of all modules with loops, since machine code holds that of the loops it calls."""
+        """A hash of all modules with loops: machine code contains that of the loops it calls."""
         return _stamp_of_loops()
 
 
@@ -52,9 +52,10 @@ class _Store(FunctionCache):
 
 
 def dispatcher_of(loop: Callable[..., Any]) -> Any:
-    """Numba's dispatcher, which compiles `loop` for the types it meets, or finds that stored.
+    """Numba's dispatcher, which loads or compiles the code of `loop` for each argument type.
 
-    Other threads run meanwhile: those that renew a lease, or end a run at its limit.
+    Loops release the global interpreter lock. Other threads must run meanwhile: they renew a
+    lease, or end a run at its time limit.
     """
     dispatcher = njit(loop, nogil=True)
     dispatcher._cache = _Store(loop)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """Total variation distances between the marginals of two tables, in bounded memory.
 
-The tables are read column by column and chunk by chunk, as often as it takes. Both may be
-exact: what comes out of a comparison with private rows is the custodian's alone.
+The tables are read column by column and chunk by chunk, as often as necessary. Either may be
+exact: the result of a comparison with private rows is for the custodian only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from app.engine.grouping import Grouping
 
 Codes = Mapping[str, NDArray[Any]]
 Counts = NDArray[np.int64]
-# Cells of a marginal: whole numbers, or where 63 bits hold too few of them byte strings.
+# Numbers of cells: int64, or byte strings for marginals with more than 2^63 cells.
 Cells = NDArray[Any]
 
-# The most cells that are counted one by one; of larger marginals those that occur are.
+# Up to this many cells, 32 MB, all cells have a count; in larger marginals only those that occur.
 _DENSE_CELLS = 2**22
-# About how many counts of one table are held at a time.
+# About how many counts of one table are in memory at a time: 128 MB.
 _CELLS_AT_ONCE = 2**24
 # Cells that an int64 can number.
 _MOST_NUMBERED = 2**63
@@ -55,7 +55,7 @@ class Marginal:
 
     @cached_property
     def words(self) -> tuple[tuple[str, ...], ...]:
-        """The columns in runs whose cells one int64 numbers each; a single run for most."""
+        """The columns in groups, each of which one int64 can number; usually there is one group."""
         runs: list[tuple[str, ...]] = []
         cells = _MOST_NUMBERED + 1
         for name, grouping in self.groupings.items():
@@ -80,7 +80,7 @@ def total_variation(real: Counts, synthetic: Counts) -> float:
 def distances(
     real: ChunkedTable, synthetic: ChunkedTable, marginals: Sequence[Marginal]
 ) -> Iterator[float]:
-    """The distance of each marginal, in order."""
+    """The total variation distance of each marginal, in order."""
     for group in _groups(marginals):
         ours, theirs = _counted(real, group), _counted(synthetic, group)
         for one, other in zip(ours, theirs, strict=True):
@@ -88,15 +88,18 @@ def distances(
 
 
 def counts(table: ChunkedTable, marginals: Sequence[Marginal]) -> Iterator[Counts | None]:
-    """The counts of each marginal, flat, in order; None of one that has too many cells."""
+    """The counts of each marginal, flat, in order; None for a marginal with too many cells."""
     for group in _groups(marginals):
         for tally in _counted(table, group):
             yield tally.counts if tally.cells is None else None
 
 
 def distinct(values: Cells) -> Cells:
-    """The values, each once, in order. (Sorting is some twenty times faster than `np.unique` by
-    itself, which hashes where it is asked for nothing but the values.)"""
+    """The distinct values in order.
+
+    Sorting is some twenty times faster than `np.unique`, which uses a hash table if it returns
+    the values only.
+    """
     ordered = np.sort(values)
     is_new = np.ones(len(ordered), dtype=np.bool_)
     is_new[1:] = ordered[1:] != ordered[:-1]
@@ -105,9 +108,9 @@ def distinct(values: Cells) -> Cells:
 
 
 def chosen(names: Sequence[str], size: int, most: int, seed: int) -> list[tuple[str, ...]]:
-    """All choices of `size` names in order, or if there are more `most` of them.
+    """All choices of `size` names in order, or `most` random ones if there are more.
 
-    Those are drawn with a public seed: the same for the same names.
+    The seed is public, and the same names give the same choices.
     """
     if comb(len(names), size) <= most:
         return list(combinations(names, size))
@@ -120,7 +123,7 @@ def chosen(names: Sequence[str], size: int, most: int, seed: int) -> list[tuple[
 
 @dataclass
 class _Tally:
-    """Counts of one marginal: of every cell, or (`cells` set) of those that occur, in order."""
+    """The counts of one marginal: of all cells, or with `cells`, of those that occur, in order."""
 
     counts: Counts
     cells: Cells | None
@@ -186,7 +189,7 @@ def _counted(table: ChunkedTable, marginals: Sequence[Marginal]) -> list[_Tally]
 def _cells(
     chunk: Codes, marginal: Marginal, known: dict[tuple[str, int], NDArray[np.int64]]
 ) -> Cells:
-    """The cell of each row; a column grouped by one object is looked up once."""
+    """The cell of each row. A column with the same grouping in several marginals is mapped once."""
     words = []
     for run in marginal.words:
         flat: NDArray[np.int64] | int = 0
@@ -200,8 +203,11 @@ def _cells(
 
 
 def _keys(words: Sequence[NDArray[np.int64]]) -> Cells:
-    """One key of each row: its only word, or all of its words as a string of bytes. (Those of
-    one length sort and compare as they are, though numpy takes closing zeros for padding.)"""
+    """One key per row: its only word, or all of its words as a byte string.
+
+    Big-endian byte strings sort as their numbers do. numpy drops zeros at their end as padding,
+    which changes no comparison, since all have the same length.
+    """
     if len(words) == 1:
         return words[0]
     table = np.stack(words, axis=1).astype(">i8")

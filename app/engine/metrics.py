@@ -1,4 +1,4 @@
-"""How near a synthetic table is to the real one: the scores of the NIST Temporal Map Challenge.
+"""The scores of the NIST Temporal Map Challenge: how close a synthetic table is to the real one.
 
 The scores compare with exact rows, so they are for public tables and for the custodian alone.
 Columns are integer arrays of equal length: values, cells or bins, compared by equality only.
@@ -32,6 +32,7 @@ SPRINT3_EDGES: Mapping[str, tuple[int, ...] | None] = {
     "trip_miles": tuple(range(0, 100, 10)),
 }
 
+# The numbers below are those of the challenge, so that scores can be compared with its board.
 CONJUNCTIONS = 50
 TOLERANCES = (5, 50)
 
@@ -80,7 +81,7 @@ def _binned(table: Columns) -> dict[str, NDArray[Any]]:
 def pair_score(
     real: Columns, synthetic: Columns, group: Sequence[str], columns: Sequence[str]
 ) -> float:
-    """1 less half the mean L1 distance of the shares of each pair of columns in each group.
+    """1 less half the mean L1 distance of the frequencies of each pair of columns in each group.
 
     Groups are those of either table and weigh the same; where one table has no row, the
     distance is 2. A pair and its mirror image have the same distance, so each is taken once.
@@ -106,7 +107,7 @@ def pair_score(
 def _group_weights(
     real: NDArray[np.int64], synthetic: NDArray[np.int64], groups: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What a row adds to its group's difference of shares, and the groups with an empty side."""
+    """The weight of each row in its group's difference, and the groups that one table lacks."""
     sizes = [np.bincount(part, minlength=groups) for part in (real, synthetic)]
     weights = np.concatenate([1 / sizes[0][real], -1 / sizes[1][synthetic]])
     return weights, (sizes[0] == 0) | (sizes[1] == 0)
@@ -132,11 +133,11 @@ def conjunction_score(
     rng: np.random.Generator,
     draws: int = CONJUNCTIONS,
 ) -> float:
-    """How alike the entities are, each as its counts over the values of every column.
+    """How similar the entities are, each described by its counts over the values of every column.
 
-    `draws` times a real entity and, for each count, a whole tolerance from 5 to 50 are drawn;
-    the score is 1 less the mean difference of the shares of real and of synthetic entities
-    that lie within tolerance of it on all counts.
+    Each of `draws` times, a real entity is drawn, and a whole tolerance from 5 to 50 for each
+    count. The score is 1 less the mean difference between the fractions of real and of synthetic
+    entities that are within tolerance of it on all counts.
     """
     coded = [_numbered(real[name], synthetic[name]) for name in columns]
     ours = _profiles(real[entity], [(cells, first) for cells, first, _ in coded])
@@ -217,7 +218,7 @@ def _keys(table: Columns, columns: Sequence[str]) -> NDArray[Any]:
 def _numbered(
     real: NDArray[Any], synthetic: NDArray[Any]
 ) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
-    """How many different values (or rows) there are in either, and each one's number."""
+    """The number of distinct values (or rows) in both tables, and the number of each value."""
     both = np.concatenate([real, synthetic])
     found, number = np.unique(both, axis=0, return_inverse=True)
     number = number.reshape(-1).astype(np.int64)

@@ -1,8 +1,8 @@
 """A dictionary proposed from a file: private until its custodian confirms each column.
 
-Everything in it was read off the data, so none of it is public. Each field is marked
-`"proposed": true`, which `Schema.parse` refuses: the custodian checks the field against what
-is publicly known, corrects it, and takes the mark away.
+Everything in it comes from the private data, so none of it is public. Each field is marked
+`"proposed": true`, which `Schema.parse` refuses. The custodian checks the field against what is
+publicly known, corrects it, and removes the mark.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.engine.encoding.reading import numbers, whole_numbers
 from app.engine.schema.scale import DEFAULT_BINS
 from app.engine.schema.values import TypeName, Value, at_tick, from_wire, tick, to_wire
 
+# With more distinct texts than this, a column is taken for free text.
 MOST_CATEGORIES = 200
 MOST_NUMERIC_CATEGORIES = 20
 MOST_CELLS_PROPOSED = 1000
@@ -78,7 +79,7 @@ def _field(names: list[str], place: int, described: dict[str, Any]) -> dict[str,
 
 @dataclass
 class _Range:
-    """A reading that has fitted every text so far, and the places it led to."""
+    """A type and format that fit every text so far, and the range of the values."""
 
     kind: TypeName
     form: str = ""
@@ -122,7 +123,7 @@ class _Range:
 
 
 def _outwards(place: Decimal, rounding: str) -> Decimal:
-    """Rounded away from the data to a number of two digits."""
+    """Rounded away from the data to two significant digits."""
     if not place:
         return Decimal(0)
     unit = Decimal(10) ** (place.adjusted() - _SHOWN_DIGITS + 1)
@@ -135,7 +136,7 @@ def _all_readings() -> list[_Range]:
 
 @dataclass
 class _Guess:
-    """What the texts of one column may be, narrowed down block by block."""
+    """The types that fit all texts of one column so far."""
 
     readings: list[_Range] = field(default_factory=_all_readings)
     values: set[str] = field(default_factory=set)

@@ -1,6 +1,6 @@
-"""What is wrong with rows of a file: data, for the custodian's eyes alone.
+"""Problems of the rows of a file. They show private data, so only the custodian may see them.
 
-TableError(Exception)      the file cannot be read as the table it was said to be
+TableError(Exception)      the file cannot be read as the declared table
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# Enough to see a pattern; a report with every row would be as long as the file.
 MOST_LISTED = 100
 LONGEST_QUOTED = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """`row` counts data rows from 1; `record` counts from 1 with header and skipped rows.
+    """A problem of one row. `row` counts data rows from 1, `record` header and skipped rows too.
 
-    Blank lines do not count. Both are None where the whole file is meant, and `column` where no
-    single column is.
+    Blank lines do not count. Both are None for a problem of the whole file. `column` is None if
+    the problem is not of one column.
     """
 
     row: int | None
@@ -28,7 +29,7 @@ class RowProblem:
 
 
 class TableError(Exception):
-    """The file is refused. Holds what the custodian may read; analysts never do."""
+    """The file is refused. The problems are for the custodian, never for analysts."""
 
     def __init__(self, problems: Sequence[RowProblem]) -> None:
         self.problems = tuple(problems)
@@ -41,6 +42,6 @@ def refuse(message: str, remedy: str, column: str | None = None) -> TableError:
 
 
 def quoted(cell: str) -> str:
-    """A cell as shown in a message, shortened."""
+    """A cell in quotes for a message, shortened if it is long."""
     shown = cell if len(cell) <= LONGEST_QUOTED else cell[:LONGEST_QUOTED] + "..."
     return f'"{shown}"'

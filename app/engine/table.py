@@ -1,4 +1,4 @@
-"""Synthetic and public rows as stored codes, and the randomness that makes synthetic ones."""
+"""Synthetic and public rows as stored codes, and the random generator of post-processing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.engine.schema import Schema
 class Table:
     """Synthetic rows as stored codes: one int64 array of equal length for each column.
 
-    `entity` numbers the synthetic entity of each row (from 0), None on a row unit.
+    `entity` is the number of each row's synthetic entity, from 0; None for the unit `row`.
     """
 
     codes: dict[str, NDArray[np.int64]]
@@ -31,7 +31,7 @@ class PublicTable:
 
 
 def generator(seed: int) -> np.random.Generator:
-    """Randomness of post-processing: PCG64DXSM, the same stream for a seed on any machine.
+    """The random generator of post-processing, PCG64DXSM: one stream per seed on any machine.
 
     Never a source of privacy noise. NumPy may change a distribution's stream between its
     releases, so a sample is repeatable for a seed and a NumPy version.

@@ -1,4 +1,4 @@
-"""A public list of combinations of items, as a tree in which combinations are found."""
+"""A public list of combinations of items, as a prefix tree for fast look-up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NO_ITEM = -1
 
 @dataclass(frozen=True)
 class TupleTree:
-    """A public list of tuples as a tree of prefixes, in which a row's tuples are found.
+    """A public list of tuples as a prefix tree.
 
-    A node of level l stands for the first l items of some tuple. Level 1 is `first`: node
-    of each item, or -1. Deeper levels share one hash table from (level, node, item) to the
-    node below, whose last level is the tuple's place in the list.
+    A node of level l stands for the first l items of some tuple. Level 1 is `first`: the node of
+    each item, or -1. Deeper levels are in one hash table from (level, node, item) to the node
+    below. A node of the last level is the place of its tuple in the list.
     """
 
     length: int
@@ -34,7 +34,7 @@ class TupleTree:
         return self.first, self.keys, self.nodes
 
     def places(self, items: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The place in the list of each row of `items` (rising, as long), or -1."""
+        """The place in the list of each row of `items` (increasing, `length` items), or -1."""
         found: NDArray[np.int64] = _places(
             np.ascontiguousarray(items, dtype=np.int64), self.tuples, *self.arrays
         )
@@ -60,7 +60,7 @@ class TupleTree:
 
 def _check_list(items: NDArray[np.int64], most_items: int) -> None:
     if items.size and not 0 <= items.min() <= items.max() < most_items:
-        raise ValueError("a tuple names an item that there is not")
+        raise ValueError("a tuple has an unknown item")
     if (np.diff(items, axis=1) <= 0).any():
         raise ValueError("the items of a tuple rise strictly")
     if len(np.unique(items, axis=0)) != len(items):
@@ -88,6 +88,7 @@ def _steps(
 def _hashed(
     steps: NDArray[np.uint64], below: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    # A power of two, at least twice the keys: half empty, so that probes are short.
     size = 1 << max(1, (2 * len(steps)).bit_length())
     keys = np.zeros(size, dtype=np.uint64)
     nodes = np.full(size, -1, dtype=np.int64)
@@ -97,6 +98,7 @@ def _hashed(
 
 @compiled
 def _slot(key: Any, size: Any) -> Any:
+    # Fibonacci hashing (Knuth 1998, section 6.4): the multiplier is 2^64 over the golden ratio.
     mixed = key * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))
 

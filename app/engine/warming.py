@@ -1,7 +1,7 @@
-"""Stores the machine code of the compiled loops beside the code: `python -m app.engine.warming`.
+"""Stores the machine code of the compiled loops: `python -m app.engine.warming`.
 
-Run once at set-up. Every built-in synthesizer makes rows of a small invented table, beside a
-public one too where it takes that, so that the loops meet the very types that a release hands them.
+Run once at set-up. Every built-in synthesizer is fitted to a small invented table, also with a
+public table if it can use one. So each loop is compiled for the argument types of a release.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from app.engine.catalog import registry
-from app.engine.method import Limits, PublicFacts, Synthesizer, public_use
+from app.engine.method import Limits, PublicFacts, Synthesizer
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table, generator
 
 ROWS = 400
+# Practically no noise, so that a fit does not depend on chance.
 _GUARANTEE = Guarantee(epsilon=10**13, delta=10**12)
 _ROW = PrivacyUnit.parse({"kind": "row"})
 _PERSON = PrivacyUnit.parse({"kind": "entity", "column": "person", "max_rows": 5})
@@ -28,18 +29,18 @@ _LIMITS = Limits(ROWS, None, memory_bytes=2**32, time_s=600.0)
 
 def warm() -> list[str]:
     """The names of the synthesizers that ran, each on a row unit and on an entity unit."""
-    return [entry.name for entry in registry.entries() if entry.builtin and _runs(entry.name)]
+    return [name for name in registry.built_ins() if _runs(name)]
 
 
 def _runs(name: str) -> bool:
-    """Whether it accepts the table with default params; if so, it was fitted and sampled."""
+    """Fits and samples it with default params; False if it does not accept the table."""
     synthesizer = registry.builtin(name)
     try:
         params = synthesizer.Params()
     except ValueError:
         return False
     fitted = [_fits(synthesizer, params, unit) for unit in (_ROW, _PERSON)]
-    if public_use(synthesizer) == "optional":
+    if synthesizer.uses_public == "optional":
         fitted.append(_fits(synthesizer, params, _ROW, has_public=True))
     return all(fitted)
 

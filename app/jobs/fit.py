@@ -13,7 +13,7 @@ from app.datasets.codes import StoredCodes, read_table
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
-from app.engine.method import ExpectedError, public_use
+from app.engine.method import ExpectedError
 from app.engine.privacy.certificate import Assurance, Certificate
 from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel
@@ -116,7 +116,7 @@ class _Order:
         """Whether the run is handed the public table; a third party always is."""
         if self.release.public_dataset_id is None:
             return False
-        return not self.entry.ours or public_use(registry.ours(self.entry.name)) != "no"
+        return not self.entry.ours or registry.ours(self.entry.name).uses_public != "no"
 
     def first_sample(self, schema: Schema, unit: PrivacyUnit, model: bytes) -> Sample:
         release = self.release

@@ -8,7 +8,6 @@ from dataclasses import replace
 from app.engine.catalog import registry
 from app.engine.catalog.auto import AUTO, AutoParams, Request, choices, form_for
 from app.engine.catalog.registry import Entry
-from app.engine.method import public_use
 from app.engine.privacy.loss import PrivacyLoss
 from app.problems import FieldError, Invalid
 from app.releases.catalogue import Catalogue
@@ -99,7 +98,7 @@ def _better_without_public(
 ) -> Entry | None:
     """What would be picked without the public dataset, where what is picked does not read it."""
     assert picked.entry is not None
-    if form.public_dataset is None or public_use(registry.ours(picked.entry.name)) != "no":
+    if form.public_dataset is None or registry.ours(picked.entry.name).uses_public != "no":
         return None
     alone = form.model_copy(update={"public_dataset": None})
     first, refused = _first_to_run(replace(facts, public=None), catalogue, alone, params, settings)

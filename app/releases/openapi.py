@@ -13,81 +13,25 @@ if TYPE_CHECKING:  # workers know the forms too, and serve no HTTP
 
 _PUBLIC_DATASET = "ds_k3x7wq2m9vhz5tpc8ryd"
 
-_EXAMPLES: Mapping[str, dict[str, Any]] = {
-    "auto": {"guarantee": {"epsilon": 1, "delta": 1e-6}, "rows": 10000},
-    "aggregate_seeded": {
-        "synthesizer": "aggregate_seeded",
-        "params": {
-            "columns": ["shift", "pickup_community_area", "payment_type"],
-            "reporting_length": 2,
-        },
-        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
-    },
-    "aim": {
-        "synthesizer": "aim",
-        "params": {
-            "columns": ["shift", "pickup_community_area", "payment_type", "fare"],
-            "target": "payment_type",
-        },
-        "guarantee": {"epsilon": 1, "delta": 1e-6},
-        "rows": 10000,
-    },
-    "archetypes": {
-        "synthesizer": "archetypes",
-        "params": {"preset": "sprint3"},
-        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
-        "public_dataset": _PUBLIC_DATASET,
-    },
-    "class_resampling": {
-        "synthesizer": "class_resampling",
-        "params": {"classes": [{"feature": "rows", "cuts": [3, 10, 30]}]},
-        "guarantee": {"epsilon": 1},
-        "public_dataset": _PUBLIC_DATASET,
-    },
-    "histogram": {
-        "synthesizer": "histogram",
-        "params": {"columns": ["shift", "payment_type"], "post_processing": "project"},
-        "guarantee": {"epsilon": 1, "delta": 1e-6},
-    },
-    "independent": {
-        "synthesizer": "independent",
-        "params": {},
-        "guarantee": {"epsilon": "0.5"},
-        "rows": 10000,
-    },
-    "linked_histograms": {
-        "synthesizer": "linked_histograms",
-        "params": {
-            "groups": [
-                {"columns": ["shift", "pickup_community_area"]},
-                {"columns": ["company_id", "payment_type"], "per": "entity"},
-            ],
-        },
-        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
-        "rows": 10000,
-    },
-    "mst": {
-        "synthesizer": "mst",
-        "params": {},
-        "guarantee": {"epsilon": 1, "delta": 1e-6},
-        "rows": 10000,
-        "public_dataset": None,
-    },
-    "public_reweighted": {
-        "synthesizer": "public_reweighted",
-        "params": {"preset": "sprint3"},
-        "guarantee": {"epsilon": 1, "delta": "2.5e-5"},
-        "public_dataset": _PUBLIC_DATASET,
-    },
-}
+_OF_AUTO: Mapping[str, Any] = {"guarantee": {"epsilon": 1, "delta": 1e-6}, "rows": 10000}
+
+
+def _example(name: str) -> dict[str, Any]:
+    """A request by that name, as its method gives it."""
+    if name == AUTO:
+        return dict(_OF_AUTO)
+    synthesizer = registry.builtin(name)
+    public = _PUBLIC_DATASET if synthesizer.uses_public == "required" else None
+    return synthesizer.example.request(name, public)
+
 
 # Requests to choose from on the page.
 REQUESTS: dict[str, Example] = {
     name: {
         "summary": auto.TITLE if name == AUTO else registry.builtin(name).title,
-        "value": request,
+        "value": _example(name),
     }
-    for name, request in _EXAMPLES.items()
+    for name in (AUTO, *registry.built_ins())
 }
 
 _AMOUNTS = {
@@ -147,13 +91,13 @@ BUDGET_EXCEEDED: dict[str, Any] = {
 
 def with_forms(schema: dict[str, Any]) -> None:
     """Add to the schema of a release request the form of each built-in synthesizer."""
-    names = [entry.name for entry in registry.entries() if entry.builtin]
+    names = registry.built_ins()
     schema["oneOf"] = [
         _auto(),
         *(_alternative(name) for name in names),
         _third_party([AUTO, *names]),
     ]
-    schema["examples"] = [_EXAMPLES[name] for name in (AUTO, *names) if name in _EXAMPLES]
+    schema["examples"] = [_example(name) for name in (AUTO, *names)]
 
 
 def _auto() -> dict[str, Any]:

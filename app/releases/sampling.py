@@ -159,7 +159,6 @@ def _least_columns(release: ReleaseRow, dataset: DatasetRow) -> int:
 def outputs(synthesizer: str) -> tuple[str, ...]:
     """Kinds of samples that a synthesizer gives; a third party may give both."""
     try:
-        named: tuple[str, ...] = getattr(registry.ours(synthesizer), "outputs", ("rows",))
+        return registry.ours(synthesizer).outputs
     except UnknownSynthesizer:
         return ("rows", "counts")
-    return named

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.catalog import registry
-from app.engine.method import Limits, Model, PublicFacts, delta_share, public_use
+from app.engine.method import Limits, Model, PublicFacts
 from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import Accountant, Guarantee
@@ -38,9 +38,9 @@ def fitted(
     """The model of a checked request. Raises `Refused` with the check's problems."""
     synthesizer = registry.builtin(name)
     params = synthesizer.Params.model_validate(dict(form))
-    aside = int((guarantee.delta or 0) * delta_share(synthesizer, params, schema))
+    aside = int((guarantee.delta or 0) * synthesizer.delta_set_aside(params, schema))
     _, loss = open_guarantee(guarantee, Accountant.BASIC, aside)
-    handed = public if public_use(synthesizer) != "no" else None
+    handed = public if synthesizer.uses_public != "no" else None
     facts = None if handed is None else PublicFacts(handed.schema, handed.table.rows)
     found = synthesizer.check(schema, unit, params, loss, facts, LIMITS)
     if found.problems:

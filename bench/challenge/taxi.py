@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 
 from app.engine.catalog import registry
-from app.engine.method import public_use
 from app.engine.metrics import Sprint3Score, sprint3
 from app.engine.privacy.loss import Guarantee
 from bench.challenge.fitting import Refused, fitted, sampling, with_error
@@ -155,7 +154,7 @@ def _lines(runs: int, only: Sequence[str] | None) -> Iterator[str]:
     for entrant in ENTRANTS:
         if entrant.system not in known or (only and entrant.system not in only):
             continue
-        uses = entrant.public and public_use(registry.builtin(entrant.system)) != "no"
+        uses = entrant.public and registry.builtin(entrant.system).uses_public != "no"
         is_public = uses and entrant.form.get("prior") not in ("none", "independent")
         for name in PUBLIC if is_public else PUBLIC[:1]:
             shown = name if uses else "none"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from app.engine.catalog import registry
-from app.engine.method import public_use
 from app.engine.privacy.library import open_session
 from app.engine.table import generator
 from bench.synthesizers.guarantee import guarantee
@@ -32,7 +31,7 @@ class InProcess:
         session = open_session(
             table.used, table.schema, table.unit, guarantee(epsilon), entities=table.entities
         )
-        use = public_use(synthesizer)
+        use = synthesizer.uses_public
         public = table.public if use != "no" else None
         if public is None and use == "required":
             raise RunFailed("the table comes with no public table")

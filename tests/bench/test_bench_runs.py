@@ -64,7 +64,7 @@ def test_a_synthesizer_of_ours_runs_in_this_process_under_a_guarantee():
 
 def test_one_that_needs_public_rows_fails_on_a_table_without():
     run = bench.run(InProcess("public_reweighted"), a_table(), "1", 0)
-    assert run.failure == "the table has no public one beside it"
+    assert run.failure == "the table comes with no public table"
 
 
 def test_runs_are_planned_seed_by_seed_and_a_reference_has_no_epsilon():

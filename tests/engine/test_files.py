@@ -161,10 +161,10 @@ def test_rows_of_another_width_are_all_named() -> None:
     assert "cells in the row: 4, columns of the table: 3" in long.message
 
 
-def test_a_row_that_stands_in_quotes_as_a_whole_is_told_apart() -> None:
+def test_a_row_that_is_in_quotes_as_a_whole_is_recognised() -> None:
     (problem,) = problems(b'a,b\n1,2\n"3,""x, y"""\n')
     assert problem.row == 2
-    assert "take the outer quotes away" in problem.remedy
+    assert "remove the outer quotes" in problem.remedy
 
 
 def test_a_quote_that_is_never_closed_is_told_apart() -> None:
@@ -285,10 +285,10 @@ def test_options_are_read_back() -> None:
 
 
 @pytest.mark.parametrize("line", [b'{"a": "\\ud800"}', b'{"a": 1, "\\udfff": 2}'])
-def test_half_a_character_in_json_is_placed(line: bytes) -> None:
+def test_half_a_surrogate_pair_in_json_is_located(line: bytes) -> None:
     (problem,) = problems(b'{"a": "x"}\n' + line + b"\n", format="jsonl")
     assert (problem.row, problem.record) == (2, 2)
-    assert "half a character" in problem.message
+    assert "half of a surrogate pair" in problem.message
 
 
 def test_whole_characters_written_as_escapes_are_read() -> None:

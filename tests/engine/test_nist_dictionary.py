@@ -111,7 +111,7 @@ def test_what_it_says_of_a_column_is_kept_for_readers() -> None:
         (values(min="0", max=9), "/X/values/min", '"min": 0'),
         (values(min=True, max=9), "/X/values/min", '"min": 0'),
         (values(min=0, max=float("inf")), "/X/values/max", '"max": 0'),
-        (values(min=9, max=0), "/X/values/max", "exchange"),
+        (values(min=9, max=0), "/X/values/max", "swap"),
         (values(min=0, max=9, T="top coded"), "/X/values/T", '"N/A"'),
     ],
 )

@@ -203,7 +203,7 @@ def test_no_rule_is_about_values_that_are_to_be_found() -> None:
     assert pointers(town, whole(), constraints=[rule]) == ["/constraints/0/when/town"]
 
 
-def test_values_that_are_to_be_found_are_other_until_they_are() -> None:
+def test_values_are_other_until_they_are_discovered() -> None:
     for asked, most in (("discover", 1000), ({"discover": 2}, 2)):
         town = field("string", values=asked, other="b")
         schema = Schema.parse({"fields": [town]})
@@ -215,9 +215,9 @@ def test_values_that_are_to_be_found_are_other_until_they_are() -> None:
         assert known.columns[0].labels() == ["c", "d", "b", "null"]
         assert Schema.parse(known.to_wire()) == known
     for wrong in (["b"], ["x", "x"], ["x", "y", "z"]):
-        with pytest.raises(ValueError, match=r"to be found|once"):
+        with pytest.raises(ValueError, match=r"discovered values|twice"):
             schema.with_values(column.name, wrong)
-    with pytest.raises(ValueError, match="to be found"):
+    with pytest.raises(ValueError, match="discovered values"):
         known.with_values(column.name, ["c"])
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from app.engine.catalog import registry
-from app.engine.method import Limits, Preflight, PublicFacts, delta_share
+from app.engine.method import Limits, Preflight, PublicFacts
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 
@@ -68,7 +68,7 @@ def told(asked: Asked) -> tuple[dict[str, Any], list[list[str]]]:
         "memory_bytes": found.memory_bytes,
         "expected_error": float(found.expected_error),
         "least_expected_error": found.least_expected_error,
-        "delta_share": delta_share(synthesizer, params, asked.schema),
+        "delta_share": synthesizer.delta_set_aside(params, asked.schema),
         "problems": [problem.pointer for problem in found.problems],
     }
     return numbers, [[problem.message, problem.remedy] for problem in found.problems]
@@ -78,15 +78,14 @@ def told_of_rows(asked: Asked) -> dict[str, list[str]]:
     """Pointers of what `check_public` says of a public table: as it is, and with ages and regions
     of which the private dictionary has none. Empty for a method that looks at no public row."""
     synthesizer = registry.builtin(asked.method)
-    check_public = getattr(synthesizer, "check_public", None)
-    if check_public is None:
+    if not synthesizer.looks_at_public_rows:
         return {}
     params = synthesizer.Params.model_validate(asked.form)
     codes = public_table(schema_of(asked.unit), asked.unit).table.codes
     return {
         what: [
             problem.pointer
-            for problem in check_public(
+            for problem in synthesizer.check_public(
                 asked.schema, asked.unit, params, asked.loss, PublicChunks(schema, codes)
             )
         ]

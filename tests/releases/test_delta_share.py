@@ -9,7 +9,8 @@ from release_world import World, wanted
 
 from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
-from app.engine.method import Preflight, delta_share, public_use
+from app.engine.catalog.third_party import adapted
+from app.engine.method import Preflight
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import Accountant, PrivacyLoss
 from app.engine.sandbox import child
@@ -101,7 +102,7 @@ class Guest:
 
 
 def test_a_child_tells_the_share_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "load", lambda _: Guest())
+    monkeypatch.setattr(registry, "load", lambda _: adapted(Guest()))
     request = ReadForm("guest", {"columns": ["good"]}, SCHEMA)
     read = FormRead.from_frame(child._form_read(request).to_frame())
     assert read.delta_share == 0.5
@@ -109,11 +110,10 @@ def test_a_child_tells_the_share_of_a_third_party(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_no_other_share_is_one(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    guest: Any = Guest()
     monkeypatch.setattr(Guest, "delta_share", lambda *_: share)
     with pytest.raises(ValueError, match="share"):
-        delta_share(guest, None, SCHEMA)
-    assert delta_share(Histogram(), Histogram.Params(), SCHEMA) == 0
+        adapted(Guest()).delta_set_aside(None, SCHEMA)
+    assert Histogram().delta_set_aside(Histogram.Params(), SCHEMA) == 0
 
 
 def test_built_ins_get_public_rows_if_they_say_so_and_third_parties_always() -> None:
@@ -121,10 +121,10 @@ def test_built_ins_get_public_rows_if_they_say_so_and_third_parties_always() -> 
         release = ReleaseRow(public_dataset_id=public, synthesizer=entry.name)
         return _Order(release, entry, Accountant.BASIC, "", 1000).uses_public
 
-    assert public_use(Histogram()) == "no"
+    assert Histogram().uses_public == "no"
     for entry in registry.entries():
         if entry.builtin:
-            assert gets(entry) == (public_use(registry.builtin(entry.name)) != "no")
+            assert gets(entry) == (registry.builtin(entry.name).uses_public != "no")
     assert gets(registry.entry("archetypes"))
     assert not gets(registry.entry("archetypes"), None)
     assert gets(Entry("guest", "guest", "1", False, "enforced"))

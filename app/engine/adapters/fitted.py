@@ -26,7 +26,7 @@ from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import PrivacyUnit
 
 MOST_MODEL_CELLS = 6 * 2**20
-"""Shares of so many cells cross the pipe to the worker."""
+"""Probabilities of so many cells cross the pipe to the worker."""
 _MOST_ROWS = 2**53
 _DEEPEST = 1e6
 
@@ -81,7 +81,7 @@ def _factor(names: Sequence[str], axes: Any, logs: NDArray[Any]) -> Factor:
         raise ModelFormatError("a factor is over columns of the table")
     if logs.dtype != np.float64 or not np.isfinite(logs).all():
         raise ModelFormatError("logarithms are finite")
-    # Only differences within a factor matter, and no share can be told from 0 so far down.
+    # Only differences within a factor matter, and no probability can be told from 0 so far down.
     with np.errstate(over="ignore"):
         relative = logs - logs.max()
     return Factor(tuple(names[axis] for axis in axes), np.maximum(relative, -_DEEPEST))
@@ -95,7 +95,7 @@ def _graph(shape: Mapping[str, int], factors: Sequence[Factor]) -> GraphicalMode
     tree = JunctionTree.of(shape, cliques)
     propagation = Propagation(tree, [], tables)
     propagation.run(np.zeros(0))
-    return GraphicalModel(tree, propagation.shares())
+    return GraphicalModel(tree, propagation.probabilities())
 
 
 def _size(rows: Any, unit: PrivacyUnit) -> Size:

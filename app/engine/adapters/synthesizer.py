@@ -7,8 +7,8 @@ table to the library's process, and keeps the distribution that comes back.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -24,10 +24,20 @@ from app.engine.adapters.libraries import LIBRARIES, library_of
 from app.engine.adapters.params import AdaptedParams, AimParams, DpmmAimParams, MstParams
 from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.columns.resources import bounded, message_problems, run_problems, table_bytes
+from app.engine.columns.resources import (
+    header_cells,
+    table_bytes,
+)
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import Limits, Preflight, Problem, Progress, PublicFacts, Session
-from app.engine.privacy.loss import PrivacyLoss
+from app.engine.method import (
+    Case,
+    Limits,
+    Needs,
+    Problem,
+    Progress,
+    Session,
+    Synthesizer,
+)
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
@@ -39,14 +49,9 @@ _AIM_PAPER = "McKenna, Mullins, Sheldon and Miklau (2022)"
 _COARSER = "choose fewer columns, or coarser `bins`"
 
 
-class Adapted(ABC, Generic[P]):
+class Adapted(Synthesizer, Generic[P]):
     """A method of a library. `noise_parts` is by how many equal parts of rho a column's own
     histogram is one, given the number of columns."""
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    reference: ClassVar[str]
-    Params: type[P]
 
     @abstractmethod
     def options(self, params: P) -> dict[str, Any]:
@@ -62,28 +67,23 @@ class Adapted(ABC, Generic[P]):
     @abstractmethod
     def problems(self, axes: Axes, params: P) -> tuple[Problem, ...]: ...
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: P,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
-        limits: Limits,
-    ) -> Preflight:
+    def needs(self, case: Case, params: P) -> Needs:
+        schema, limits = case.schema, case.limits
         axes, problems = choose_axes(schema, params.columns, params.bins)
-        problems += _budget_problems(UnitBudget(unit, loss))
+        problems += _budget_problems(case.budget)
         if len(axes.names) < 2:
             message = "the method models how columns go together, and there are fewer than two"
-            return Preflight(
-                0, 0, 0.0, (*problems, Problem("/params/columns", message, "name two or more"))
-            )
+            alone = Problem("/params/columns", message, "name two or more")
+            return Needs(problems=(*problems, alone))
         cells = self.model_cells(axes, params)
-        memory = self._memory_bytes(axes, cells, limits)
-        problems += self.problems(axes, params) + message_problems(axes)
-        problems += run_problems(memory, sum(axes.shape), limits, len(axes.names))
-        return Preflight(
-            bounded(cells), bounded(memory), self._error(axes, UnitBudget(unit, loss)), problems
+        return Needs(
+            cells=cells,
+            memory_bytes=self._memory_bytes(axes, cells, limits),
+            draws=sum(axes.shape),
+            columns=len(axes.names),
+            header_cells=header_cells(axes),
+            expected_error=self._error(axes, case.budget),
+            problems=problems + self.problems(axes, params),
         )
 
     def fit(

@@ -8,7 +8,7 @@ and guarantee.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,12 +19,11 @@ from app.engine.catalog import registry
 from app.engine.catalog.registry import AUTO
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.columns.contribution import expected_error
-from app.engine.method import Params, PublicFacts
+from app.engine.method import Params, PublicFacts, Synthesizer
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.swift.budget import chooses_twice
 
 __all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "choices", "form_for"]
 
@@ -33,18 +32,6 @@ REFERENCE = "The order found best on real tables: docs/results/auto.md"
 
 _FOR_COLUMNS = 0.25
 """Of the guarantee: what `swift` is expected to spend on columns."""
-
-_IN_ORDER: Mapping[str, str] = {
-    "swift": "`swift` came nearest to the truth on tables of nearly every kind, in seconds",
-    "mst": "`mst` measures a single tree of pairs, and so needs less memory and time",
-    "independent": "`independent` measures each column alone, which any table allows",
-}
-_TWICE = ", and looks twice at the pairs of so many columns"
-_FROM_PUBLIC_ROWS = ", and starts from the public dataset, whose drift it finds by noisy scores"
-_FROM_PUBLIC_ENTITIES = (
-    ", and keeps the entities of the public dataset where noisy distances tell these to be near"
-)
-_REWEIGHTED = "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
 
 
 class AutoParams(Params):
@@ -81,11 +68,6 @@ class Request:
         ]
 
     @property
-    def has_public_entities(self) -> bool:
-        """Whether there may be entities of a public dataset to keep."""
-        return self.public is not None and self.unit.kind == "entity"
-
-    @property
     def noise(self) -> float | None:
         """Standard deviation, in rows, in a cell of a column, were all columns counted for a
         quarter of the guarantee; None where nothing can be counted."""
@@ -113,22 +95,18 @@ class Choice:
 
 def choices(request: Request) -> Iterator[Choice]:
     """What to try, best first."""
-    order = dict(_IN_ORDER)
-    if request.has_public_entities:
-        first, *others = order.items()
-        order = dict([first, ("public_reweighted", _REWEIGHTED), *others])
-    for name, why in order.items():
-        yield Choice(name, f"{why}{_also(name, request)} ({request})")
+    columns = len(request.axes.names)
+    for synthesizer in _ranked():
+        reason = synthesizer.auto_reason(columns, request.unit, request.public)
+        if reason is not None:
+            yield Choice(synthesizer.name, f"{reason} ({request})")
 
 
-def _also(name: str, request: Request) -> str:
-    if name != "swift":
-        return ""
-    if request.has_public_entities:
-        return _FROM_PUBLIC_ENTITIES
-    if request.public is not None:
-        return _FROM_PUBLIC_ROWS
-    return _TWICE if chooses_twice(len(request.axes.names), has_public=False) else ""
+def _ranked() -> list[Synthesizer]:
+    """The built-ins that rank themselves, the lowest rank first."""
+    built_ins = [registry.builtin(name) for name in registry.built_ins()]
+    ranked = [(each.auto_rank, each) for each in built_ins if each.auto_rank is not None]
+    return [each for _, each in sorted(ranked, key=lambda pair: (pair[0], pair[1].name))]
 
 
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:

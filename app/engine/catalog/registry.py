@@ -1,6 +1,7 @@
 """Which synthesizers there are, and who vouches for them.
 
-Built-ins are listed here, so a source checkout has them too. Third parties register in the
+Built-ins are the modules of `app.engine.synthesizers`: one method each, of the module's name. They
+are listed by their files and imported when they are asked for. Third parties register in the
 entry-point group `halftone.synthesizers`; they are listed from the metadata of installed
 distributions, without importing them. Only a child process calls `load` on one. Adapters are
 Halftone's code around another project's library (see `app.engine.adapters`); they are there only
@@ -11,31 +12,23 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pkgutil
 import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, Literal, cast
 
+from app.engine import synthesizers
 from app.engine.adapters.libraries import library_of
+from app.engine.catalog.third_party import adapted
 from app.engine.method import Synthesizer
 
 GROUP = "halftone.synthesizers"
 DISTRIBUTION = "halftone"
 
-_BUILT_IN = {
-    "aggregate_seeded": "app.engine.synthesizers.aggregate_seeded:AggregateSeeded",
-    "aim": "app.engine.synthesizers.aim:Aim",
-    "archetypes": "app.engine.synthesizers.archetypes:Archetypes",
-    "class_resampling": "app.engine.synthesizers.class_resampling:ClassResampling",
-    "histogram": "app.engine.synthesizers.histogram:Histogram",
-    "independent": "app.engine.synthesizers.independent:Independent",
-    "linked_histograms": "app.engine.synthesizers.linked_histograms:LinkedHistograms",
-    "mst": "app.engine.synthesizers.mst:Mst",
-    "public_reweighted": "app.engine.synthesizers.public_reweighted:PublicReweighted",
-    "swift": "app.engine.synthesizers.swift:Swift",
-}
 _ADAPTERS = {
     "dpmm:aim": "app.engine.adapters.synthesizer:DpmmAim",
     "dpmm:mst": "app.engine.adapters.synthesizer:DpmmMst",
@@ -86,7 +79,7 @@ def entries(declared: Collection[str] = ()) -> list[Entry]:
     `declared` names the third parties (setting `HALFTONE_DECLARED`) with `trusted_call`;
     a built-in is always enforced.
     """
-    own = [Entry(name, DISTRIBUTION, _own_version(), True, "enforced") for name in _BUILT_IN]
+    own = [Entry(name, DISTRIBUTION, _own_version(), True, "enforced") for name in built_ins()]
     adapted = [_adapter(name) for name in _ADAPTERS if name in declared]
     return (
         own
@@ -126,37 +119,54 @@ def is_adapter(name: str) -> bool:
     return name in _ADAPTERS
 
 
+@cache
+def built_ins() -> tuple[str, ...]:
+    """Names of the built-ins, in order; nothing is imported."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(synthesizers.__path__)))
+
+
 def builtin(name: str) -> Synthesizer:
     """A built-in, fit to run in any process; raises `UnknownSynthesizer`."""
-    if name not in _BUILT_IN:
+    if name not in built_ins():
         raise UnknownSynthesizer(name)
-    return _made(_BUILT_IN[name])
+    return _synthesizer_of(name)()
+
+
+@cache
+def _synthesizer_of(name: str) -> type[Synthesizer]:
+    """The class of that name in the module of that name."""
+    module = importlib.import_module(f"{synthesizers.__name__}.{name}")
+    for found in vars(module).values():
+        is_one = isinstance(found, type) and issubclass(found, Synthesizer)
+        if is_one and getattr(found, "name", None) == name:
+            return cast(type[Synthesizer], found)
+    raise LookupError(f"{module.__name__} has no synthesizer of the name {name!r}")
 
 
 def ours(name: str) -> Synthesizer:
     """A built-in or an adapter: our own code, whose `check` and `load` may run in any process."""
-    return _made(_ADAPTERS[name]) if name in _ADAPTERS else builtin(name)
+    return _adapter_of(_ADAPTERS[name]) if name in _ADAPTERS else builtin(name)
 
 
-def _made(path: str) -> Synthesizer:
+def _adapter_of(path: str) -> Synthesizer:
     module, _, attribute = path.partition(":")
     return cast(Synthesizer, getattr(importlib.import_module(module), attribute)())
 
 
 def import_built_ins() -> None:
     """So that a process that waits for work need not import them when it comes."""
-    for name in _BUILT_IN:
+    for name in built_ins():
         builtin(name)
 
 
 def load(name: str) -> Synthesizer:
     """Any registered synthesizer. Imports third-party code: for child processes only."""
-    if name in _BUILT_IN or name in _ADAPTERS:
+    if name in built_ins() or name in _ADAPTERS:
         return ours(name)
     for point in _third_parties():
         if point.name == name:
             made: Any = point.load()
-            return cast(Synthesizer, made() if isinstance(made, type) else made)
+            return adapted(made() if isinstance(made, type) else made)
     raise UnknownSynthesizer(name)
 
 
@@ -176,7 +186,7 @@ def _third_parties() -> list[EntryPoint]:
 
 
 def _refusal(point: EntryPoint, times_named: Counter[str]) -> str | None:
-    if point.name in _BUILT_IN or point.name == AUTO:
+    if point.name in built_ins() or point.name == AUTO:
         return "the name belongs to Halftone"
     if times_named[point.name] > 1:
         return "several distributions claim the name"

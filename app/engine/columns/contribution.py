@@ -148,6 +148,18 @@ def contribution_problems(contribution: Contribution, budget: UnitBudget) -> tup
     return ()
 
 
+def noise_scale(
+    errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
+) -> float:
+    """The largest of these standard deviations, in the kernel's steps.
+
+    `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
+    """
+    steps = GRID if contribution.rule == "clipped" else 1
+    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
+    return max(drawn, default=0.0)
+
+
 def noise_problems(
     errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
 ) -> tuple[Problem, ...]:

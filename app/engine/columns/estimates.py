@@ -24,7 +24,7 @@ from app.engine.constraints.structural_zeros import cell_kinds
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
-from app.engine.inference.smoothing import smoothed
+from app.engine.inference.smoothing import smooth_counts
 from app.engine.privacy.queries import Measurement
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
@@ -177,7 +177,7 @@ def ordered_cells(axes: Axes, schema: Schema) -> tuple[int, ...]:
 def _estimated(marginal: NoisyMarginal, ordered: int, total: float) -> Estimates:
     if ordered < TUNING.fewest_smoothed:
         return Estimates(marginal.values, marginal.variance)
-    smooth = smoothed(marginal.values[:ordered], float(marginal.variance[0]), total)
+    smooth = smooth_counts(marginal.values[:ordered], float(marginal.variance[0]), total)
     return Estimates(
         np.concatenate([smooth.means, marginal.values[ordered:]]),
         np.concatenate([smooth.variances, marginal.variance[ordered:]]),

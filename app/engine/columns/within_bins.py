@@ -25,7 +25,7 @@ from app.engine.columns.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.projection import onto_simplex
-from app.engine.inference.smoothing import smoothed
+from app.engine.inference.smoothing import smooth_counts
 from app.engine.method.model_file import ModelFormatError, weights
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
@@ -103,7 +103,7 @@ class WithinBinDensity:
             base = _nearer(base, _of_public(sub_bins, cell, base, public), counted, counts[cell])
         divided = np.flatnonzero(np.bincount(cell)[cell] > 1)
         expected = base * counts[cell]
-        stray = smoothed(
+        stray = smooth_counts(
             (counted.values - expected)[divided],
             float(np.mean(counted.variance)),
             float(counts.sum()),

@@ -1,4 +1,4 @@
-"""Values to codes: blocks of a file, encoded and recognised out of core."""
+"""Encoding blocks of a file into codes, and recognising the same content, in bounded memory."""
 
 from app.engine.encoding.content import ContentHasher
 from app.engine.encoding.encoder import EncodedBlock, Encoder, EncodeTotals

@@ -1,4 +1,4 @@
-"""Arrow columns as distinct cell texts and indices: each text is looked at once a block."""
+"""Arrow columns as distinct cell texts and indices, so that each text is read once per block."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from app.engine.rows import TableError, refuse
 
 @dataclass(frozen=True)
 class Cells:
-    """`texts` are distinct, without nulls; `indices`, int32, shape (rows,), point at them,
+    """The cells of a column.
 
-    and at `len(texts)` for null. `plain` cells were typed in the file and are written here in
-    the plain way (`.` for decimals, ISO 8601, true and false).
+    `texts` are distinct and without nulls. `indices`, int32, shape (rows,), point into them; null
+    has the index `len(texts)`. With `plain`, the file had typed values, which are written in the
+    standard way here (`.` for decimals, ISO 8601, true and false).
     """
 
     texts: pa.StringArray
@@ -30,10 +31,12 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
     """The cells of a column; raises `TableError` for nested types."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps chunks of huge columns
+    # combine_chunks leaves several chunks if one could not hold the column.
+    if isinstance(array, pa.ChunkedArray):
         raise refuse("the block is too large", "read the file in smaller blocks", name)
     if pa.types.is_floating(array.type):
-        array = pc.if_else(pc.is_nan(array), None, array)  # as pandas spells null
+        # pandas writes missing numbers as NaN.
+        array = pc.if_else(pc.is_nan(array), None, array)
     if pa.types.is_null(array.type):  # a typed file's column without any value
         array = array.cast(pa.string())
     if pa.types.is_nested(array.type):
@@ -83,7 +86,7 @@ def _not_single_values(kind: pa.DataType, name: str) -> TableError:
 
 @dataclass(frozen=True)
 class Spans:
-    """Where the bytes of each text lie: int64 starts and lengths into `data`."""
+    """The bytes of each text: int64 starts and lengths in `data`, shape (texts,)."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -101,7 +104,7 @@ class Spans:
         return cls(held, bounds[:-1], np.diff(bounds))
 
     def words(self) -> NDArray[np.uint64]:
-        """The 8 bytes from each byte on, little-endian, zero beyond the end: an unaligned view."""
+        """The 8 bytes that start at each byte, little-endian, padded with 0: an unaligned view."""
         padded = np.zeros(len(self.data) + 8, np.uint8)
         padded[: len(self.data)] = self.data
         return np.ndarray((len(self.data) + 1,), "<u8", padded.data, strides=(1,))
@@ -115,7 +118,7 @@ class Spans:
         return self.bytes_at(-1)
 
     def bytes_at(self, place: int) -> NDArray[np.uint8]:
-        """The byte of each text at a place (from its end if negative), 0 where there is none."""
+        """The byte of each text at a place, from its end if negative; 0 if there is none."""
         if not len(self.data):
             return np.zeros(len(self.starts), np.uint8)
         within = place + (self.lengths if place < 0 else 0)
@@ -125,7 +128,10 @@ class Spans:
 
 
 def trimmed(texts: pa.StringArray) -> pa.StringArray:
-    """Texts without blanks around them; untouched where no text can have any."""
+    """Texts without leading and trailing blanks.
+
+    If no text starts or ends with a blank or a byte beyond ASCII, the same array is returned.
+    """
     spans = Spans.of(texts)
     for ends in (spans.first_bytes(), spans.last_bytes()):
         if np.any(((ends <= 0x20) & (ends > 0)) | (ends >= 0x80)):

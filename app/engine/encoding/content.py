@@ -1,16 +1,17 @@
-"""Recognising the same content: a keyed digest of a table's rows, in no order.
+"""Recognising the same content: a keyed digest of a table's rows, whatever their order.
 
 Each row of decoded cell texts is hashed under the key, and the hashes are summed modulo 2^64
 in two lanes: a multiset hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003, MSet-Add-Hash).
 It does not depend on the order of rows or columns, on the dictionary, on CSV, TSV, Parquet or
-compression, nor on the program that wrote the file (see `canonical_texts`), and it needs no
-sort, so it takes one pass in bounded memory. A multiset, not a set: a row that comes twice
+compression, or on the program that wrote the file (see `canonical_texts`). It needs no sort, so
+one pass in bounded memory is enough. It is the hash of a multiset: a row that occurs twice
 counts twice.
 
-Cells are hashed by multiplication and mixing under secrets drawn from the key, fast rather
-than cryptographic: two different tables agree by chance about once in 2^128, and one who does
-not know the key cannot aim for it. The last step is an HMAC-SHA-256 over the sums, so that
-nobody without the key can test a guessed table against a digest. It guards against mistakes.
+Cells are hashed by multiplication and mixing with secrets derived from the key. This is fast,
+not cryptographic: two different tables agree by chance about once in 2^128, and nobody without
+the key can choose tables that agree. The last step is an HMAC-SHA-256 over the sums, so that
+nobody without the key can test a guessed table against a digest. The digest guards against
+mistakes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ContentHasher:
 
     def __init__(self, key: bytes) -> None:
         if len(key) < 16:
-            raise ValueError("a content key has at least 16 bytes")
+            raise ValueError("a content key must have at least 16 bytes")
         self._key = key
         self._sums = np.zeros(LANES, np.uint64)
         self._names: tuple[str, ...] | None = None
@@ -51,7 +52,7 @@ class ContentHasher:
             self._names = _distinct(block.schema.names)
             self._secrets = {name: self._secret(name) for name in self._names}
         if _distinct(block.schema.names) != self._names:
-            raise ValueError("the blocks of one table have the same columns")
+            raise ValueError("the blocks of one table must have the same columns")
         lanes = np.zeros((LANES, block.num_rows), np.uint64)
         for place, name in enumerate(self._names):
             self._add_column(lanes, name, _any_cells(block.column(place), name))
@@ -65,12 +66,12 @@ class ContentHasher:
             lanes[lane] += hash_texts(texts, secret)[cells.indices]
 
     def _secret(self, name: str) -> NDArray[np.uint64]:
-        """A word for each lane, of this column alone."""
+        """A secret word for each lane, different for each column."""
         digest = hmac.new(self._key, b"column\0" + name.encode(), hashlib.sha256).digest()
         return np.frombuffer(digest, np.uint64)[:LANES]
 
     def digest(self) -> bytes:
-        """32 bytes."""
+        """The digest of all rows so far, 32 bytes."""
         names = "\0".join(sorted(self._names or ()))
         message = b"".join((self._sums.tobytes(), self.rows.to_bytes(8, "little"), names.encode()))
         return hmac.new(self._key, b"table\0" + message, hashlib.sha256).digest()
@@ -79,7 +80,7 @@ class ContentHasher:
 def canonical_texts(texts: pa.StringArray) -> pa.StringArray:
     """Cell texts without surrounding blanks, in one spelling of each value.
 
-    Programs that read a table and write it again spell null, truth, numbers and moments in
+    Programs that read a table and write it again write nulls, truth values, numbers and times in
     their own way. So the common words for null are the empty text, True is true, 007, +7, 7.0
     and 0.7e1 are 7, and 2020-01-02T00:00:00.000Z is 2020-01-02.
     """

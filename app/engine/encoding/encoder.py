@@ -1,4 +1,4 @@
-"""Encoding blocks of a file into stored codes, with every departure counted."""
+"""Encoding blocks of a file into stored codes, and counting all cells that had to be changed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The rows of a block that are kept, as codes: an array of `column.dtype` for each column.
+    """The kept rows of a block as codes: for each column an array of `column.dtype`.
 
-    `entity_text` is a dictionary array of id texts, None on a row unit. `problems` are those
-    first listed for this block; a block that has any holds placeholders and is not to be stored.
-    `numbers` has, for each column whose values are to be found, the private number of every
+    `entity_text` is a dictionary array of id texts, None for the unit `row`. `problems` are the
+    problems listed for this block. A block with problems holds placeholders and must not be
+    stored. `numbers` has, for each column with discovered values, the private number of each
     row's text (see `FoundTexts`).
     """
 
@@ -51,7 +51,7 @@ class EncodedBlock:
 
 @dataclass
 class EncodeTotals:
-    """What became of all rows so far, for the custodian.
+    """Counts over all rows so far, for the custodian.
 
     `treated` counts cells by column and treatment (`other`, `null`, `clip`); `violations`
     counts kept rows that break each cross-column constraint, in the dictionary's order.
@@ -67,9 +67,9 @@ class EncodeTotals:
 
 
 class Encoder:
-    """Encodes the blocks of one file in order. Columns no field reads are left out.
+    """Encodes the blocks of one file in order. Columns without a field are left out.
 
-    Rows whose id is null are dropped and counted. Raises `TableError` where the file lacks a
+    Rows whose id is null are dropped and counted. Raises `TableError` if the file lacks a
     declared column.
     """
 
@@ -93,7 +93,7 @@ class Encoder:
         }
 
     def encode(self, block: pa.RecordBatch | pa.Table) -> EncodedBlock:
-        """Codes of a block whose columns are text (best dictionary-encoded) or typed."""
+        """The codes of a block. Its columns are text, best dictionary-encoded, or typed."""
         bound = self._bind(block)
         kept, entity, problems = self._entity(block, bound)
         codes, numbers = {}, {}
@@ -167,13 +167,14 @@ class Encoder:
         kept: NDArray[np.int64] | None,
         problems: list[RowProblem],
     ) -> NDArray[np.int64]:
-        """Codes after `undeclared` was applied; what stays without a code is a problem."""
+        """Codes after `undeclared` is applied; a text that still has no code is a problem."""
         codes, odd = meaning.codes.copy(), meaning.reasons != Reason.NONE
         target = {"other": column.other_code, "null": column.null_code}.get(column.undeclared)
         if target is not None:
             codes[odd] = target
         rejected = odd & (codes < 0)
         treated = int((odd & ~rejected)[cells.indices].sum())
+        # In a column with discovered values this count would be of all texts, and say nothing.
         if treated and column.discovers is None:
             counts = self.totals.treated.setdefault(column.name, Counter())
             counts[column.undeclared] += treated
@@ -182,6 +183,7 @@ class Encoder:
             if these.any():
                 rows = np.flatnonzero(these[cells.indices])
                 self._list(problems, column, cells, rows, kept, reason)
+        # A placeholder that fits the unsigned type of the column.
         codes[rejected] = 0
         return codes
 
@@ -194,7 +196,7 @@ class Encoder:
         kept: NDArray[np.int64] | None,
         reason: Reason,
     ) -> None:
-        """Counts all, lists the first `MOST_LISTED` of the whole file."""
+        """Counts all problems, and lists the first `MOST_LISTED` of the whole file."""
         self.totals.problem_count += len(rows)
         room = MOST_LISTED - len(self.totals.problems) - len(problems)
         for row in rows[: max(room, 0)]:
@@ -221,7 +223,7 @@ def _missing(schema: Schema, field_: Column | EntityColumn) -> tuple[str, ...]:
 def _ids(
     field_: EntityColumn, cells: Cells, missing: Iterable[str]
 ) -> tuple[pa.StringArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Distinct id texts, with null as the last, and which are null or not of the type.
+    """Distinct id texts, null last, and masks of those that are null or unreadable.
 
     An integer id is written as the integer, so that 007 and 7 are the same id.
     """

@@ -1,4 +1,4 @@
-"""Private numbers for the texts of a column whose values are to be found."""
+"""Private numbers for the texts of a column with discovered values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from app.engine.encoding.cells import Cells, trimmed
 from app.engine.rows import refuse
 from app.engine.schema import Column
 
+# The largest uint32, which no text gets.
 NO_NUMBER = 2**32 - 1
+# Longer texts are free text rather than categories.
 LONGEST_FOUND = 500
+# All distinct texts are in memory at once.
 MOST_TEXTS = 2**20
 
 
 class FoundTexts:
-    """Numbers distinct texts in the order in which they come: private, as the texts are.
+    """Numbers the distinct texts in the order of their first occurrence.
 
-    `NO_NUMBER` is that of null, of the text of `other`, and of texts of over 500 characters,
-    which stay `other`. Blanks around a text do not count.
+    The numbers are private, as the texts are. Null, the text of `other` and texts of over 500
+    characters get `NO_NUMBER`; such texts stay `other`. Blanks around a text are ignored.
     """
 
     def __init__(self, column: Column) -> None:
@@ -28,7 +31,7 @@ class FoundTexts:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """By number."""
+        """The texts, in the order of their numbers."""
         return tuple(self._known)
 
     def numbers(self, cells: Cells, is_null: NDArray[np.bool_]) -> NDArray[np.uint32]:
@@ -45,8 +48,8 @@ class FoundTexts:
             return NO_NUMBER
         if len(self._known) == MOST_TEXTS and text not in self._known:
             raise refuse(
-                f"a column whose values are to be found has over {MOST_TEXTS} different ones",
-                "leave it out as free text, or group its values before",
+                f"a column with discovered values has over {MOST_TEXTS} different texts",
+                "leave it out as free text, or group its values first",
                 self._column.name,
             )
         return self._known.setdefault(text, len(self._known))

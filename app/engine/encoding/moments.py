@@ -1,4 +1,4 @@
-"""Dates and times out of text, column-wise and strictly (no 31 February, no locale)."""
+"""Dates and times from text, a column at a time and strictly: no 31 February, no locale."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _MARKS = {
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]+)?)?"
 _MIDNIGHT = r"(?:[T ]00:00(?::00(?:\.0+)?)?)?Z?"
-_ASCII_MARK = re.compile(r"[!-/:-@\[-`{-~]")  # RE2 takes no other escapes
+# RE2, the regular expressions of Arrow, accepts a backslash only before these characters.
+_ASCII_MARK = re.compile(r"[!-/:-@\[-`{-~]")
 _ISO = {
     "date": _DATE + _MIDNIGHT,
     "datetime": f"{_DATE}(?:[T ]{_CLOCK})?Z?",
@@ -41,10 +42,11 @@ _ISO = {
 def ticks(
     texts: pa.StringArray, kind: TypeName, formats: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Days (date) or seconds (datetime, time) of each text, and which texts are readable.
+    """Days (date) or seconds (datetime, time) of each text, and a mask of the readable texts.
 
-    ISO 8601 without `formats`, else the first of them that fits. Fractions of a second are
-    dropped; a trailing Z is accepted and means nothing more than the column's own clock.
+    Both have shape (texts,). Without `formats` texts are ISO 8601, otherwise the first format
+    that fits counts. Fractions of a second are dropped. A trailing Z is ignored: times have no
+    zone.
     """
     patterns = [_pattern(form) for form in formats] or [_ISO[kind]]
     places = np.zeros(len(texts), np.int64)
@@ -65,7 +67,7 @@ def _pattern(form: str) -> str:
 
 
 class _Parts:
-    """Named whole numbers of each text, a default where the pattern has no such part."""
+    """The named parts of each text as whole numbers, or a default if the pattern lacks the part."""
 
     def __init__(self, matched: pa.StructArray) -> None:
         self._matched = matched
@@ -105,6 +107,7 @@ def _days(parts: _Parts) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     plausible = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     months = (year - 1970) * 12 + np.where(plausible, month, 1) - 1
     dates = months.astype("datetime64[M]").astype("datetime64[D]") + np.where(plausible, day, 1) - 1
+    # A day beyond the end of its month, such as 31 February, falls into another month.
     same_month = dates.astype("datetime64[M]").astype(np.int64) == months
     return dates.astype(np.int64), plausible & same_month
 
@@ -113,7 +116,8 @@ def _year(parts: _Parts) -> NDArray[np.int64]:
     if "short_year" not in parts:
         return parts.number("year", 1970)
     short = parts.number("short_year", 70)
-    return short + np.where(short < 69, 2000, 1900)  # POSIX: 69 to 99 are of the last century
+    # POSIX: 69 to 99 mean 1969 to 1999.
+    return short + np.where(short < 69, 2000, 1900)
 
 
 def _month(parts: _Parts) -> NDArray[np.int64]:

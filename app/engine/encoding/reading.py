@@ -1,4 +1,4 @@
-"""What each distinct cell text of a column means: a stored code, or why it has none."""
+"""The code of each distinct cell text of a column, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """Codes (-1 without one) and reasons of distinct texts, with null as the last."""
+    """Codes and reasons of the distinct texts, null last; -1 means no code. Shape (texts + 1,)."""
 
     codes: NDArray[np.int64]
     reasons: NDArray[np.uint8]
@@ -42,9 +42,10 @@ class Meaning:
 
 @dataclass(frozen=True)
 class CellReader:
-    """Reads the cells of one column. `missing` are its spellings of null; `decimal` is the
+    """Reads the cells of one column.
 
-    file's decimal mark, for a column that declares none.
+    `missing` lists its spellings of null. `decimal` is the decimal character of the file, for a
+    column that declares none.
     """
 
     column: Column
@@ -52,9 +53,10 @@ class CellReader:
     decimal: str | None = None
 
     def read(self, cells: Cells) -> Meaning:
-        """Codes and reasons before `undeclared` is applied, except that under `clip` numbers
+        """Codes and reasons of the cells, before `undeclared` is applied.
 
-        and moments out of range have the code of the nearer end, and their reason.
+        With `clip`, numbers and times out of range have the code of the nearer end already, and
+        keep their reason.
         """
         bare = trimmed(cells.texts)
         codes, reasons = self._decoded(cells.texts, bare, cells.plain)
@@ -94,13 +96,14 @@ class CellReader:
             low = float(self.column.scale.minimum) if isinstance(self.column.scale, Linear) else 0
             ends = np.where(places < low, 0, self.column.regular - 1)
             codes = np.where(codes < 0, ends, codes)
+        # Last, since unreadable texts hold a placeholder that may lie within the range.
         codes[~readable], reasons[~readable] = -1, Reason.UNREADABLE
         return codes, reasons
 
     def _categories(
         self, texts: pa.StringArray, bare: pa.StringArray
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """A category is matched exactly, or without the blanks around the cell."""
+        """Categories match exactly, or without the blanks around the cell."""
         found = pc.index_in(texts, self._spelled)
         if bare is not texts:
             found = pc.coalesce(found, pc.index_in(bare, self._spelled))
@@ -117,7 +120,7 @@ class CellReader:
 
     @cached_property
     def _spelled_codes(self) -> NDArray[np.int64]:
-        """Codes of `_spelled`, and -1 in the last place, where index -1 looks."""
+        """Codes of `_spelled`, then -1, which index -1 (no match) reads."""
         codes = list(range(self.column.regular))
         if len(self._spelled) > len(codes) and self.column.other_code is not None:
             codes.append(self.column.other_code)
@@ -143,7 +146,7 @@ class CellReader:
         return whole_numbers(digits)
 
     def _listed(self, places: NDArray[Any]) -> NDArray[np.int64]:
-        """Codes of categories, point masses and `other`; -1 for any other place."""
+        """Codes of categories, special values and `other`; -1 for any other place."""
         known, codes = self._known
         if not len(known):
             return np.full(len(places), -1, np.int64)
@@ -152,7 +155,7 @@ class CellReader:
 
     @cached_property
     def _known(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Places in rising order, and their codes."""
+        """Places in increasing order, and their codes."""
         column = self.column
         pairs = list(enumerate(column.tail_values, start=column.regular))
         if isinstance(column.scale, Categories):
@@ -163,7 +166,7 @@ class CellReader:
         return places, np.array([code for _, code in placed], np.int64)
 
     def _points(self, places: NDArray[Any], scale: Linear) -> NDArray[np.int64]:
-        """The nearest point of each place, -1 outside the bounds."""
+        """The code of the nearest point of each place; -1 outside the bounds."""
         low, high = float(scale.minimum), float(scale.maximum)
         steps = (np.clip(places, low, high) - low) / float(scale.step)
         points = np.minimum(np.rint(steps).astype(np.int64), scale.regular - 1)
@@ -175,11 +178,12 @@ def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
-    """Numbers in plain spelling: no grouping marks, `.` for decimals, nothing around them."""
+    """Numbers in standard spelling: no group characters, `.` for decimals, no text around them."""
     if form.group_char is not None:
         texts = pc.replace_substring(texts, form.group_char, "")
     if form.decimal_char != ".":
-        texts = pc.replace_substring(texts, ".", "?")  # no longer a decimal mark
+        # A point is not a decimal character here, so it must make the text unreadable.
+        texts = pc.replace_substring(texts, ".", "?")
         texts = pc.replace_substring(texts, form.decimal_char, ".")
     if not form.bare_number:
         found = pc.extract_regex(texts, _AROUND_NUMBER)
@@ -188,14 +192,14 @@ def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
 
 
 def numbers(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The double nearest to each text, and which texts are numbers."""
+    """The double nearest to each text, and a mask of the texts that are numbers."""
     readable = np.asarray(pc.match_substring_regex(texts, _NUMBER))
     values = np.asarray(pc.if_else(pa.array(readable), texts, "0").cast(pa.float64()))
     return values, readable & np.isfinite(values)
 
 
 def whole_numbers(texts: pa.StringArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each text as a whole number (`7`, `007`, `+7`, `7.0`), and which texts are one."""
+    """Each text as a whole number (`7`, `007`, `+7`, `7.0`), and a mask of those that are one."""
     readable = np.asarray(pc.match_substring_regex(texts, _WHOLE))
     digits = pc.if_else(pa.array(readable), texts, "0")
     if pc.any(pc.match_substring_regex(digits, r"[+.]")).as_py():

@@ -36,7 +36,7 @@ from app.engine.entities.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
-from app.engine.inference.smoothing import smoothed
+from app.engine.inference.smoothing import smooth_counts
 from app.engine.method import Limits, Problem, Session
 from app.engine.privacy.declared import Feature, FeatureClasses, FeatureKind
 from app.engine.privacy.loss import PrivacyLoss
@@ -249,7 +249,7 @@ def estimated(sizes: Measurement, entities: int) -> Estimates:
     and weigh the most rows: so the counts are smoothed first.
     """
     variance = max(sizes.variance, SMALLEST_VARIANCE)
-    smooth = smoothed(sizes.values.astype(np.float64), variance, float(entities))
+    smooth = smooth_counts(sizes.values.astype(np.float64), variance, float(entities))
     kept = onto_simplex(smooth.means, float(entities), smooth.variances)
     rounded = np.rint(_GRID * kept) / _GRID
     return Estimates(rounded if rounded.any() else kept, smooth.variances)
@@ -378,7 +378,7 @@ def _lines(
     lines = np.zeros(table.shape)
     for line, counts, allowed, total in zip(lines, table, possible, totals, strict=True):
         if total > 0:
-            smooth = smoothed(counts[allowed], max(variance, SMALLEST_VARIANCE), total)
+            smooth = smooth_counts(counts[allowed], max(variance, SMALLEST_VARIANCE), total)
             line[allowed] = onto_simplex(smooth.means, total, smooth.variances)
     common = lines.sum(axis=0)
     for line, allowed in zip(lines, possible, strict=True):

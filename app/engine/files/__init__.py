@@ -1,4 +1,4 @@
-"""Table files: CSV, TSV, Parquet and JSON Lines, as blocks in bounded memory."""
+"""Table files (CSV, TSV, Parquet, JSON Lines), read as blocks in bounded memory."""
 
 from app.engine.files.layout import FileReport, TableLayout
 from app.engine.files.options import FileOptions

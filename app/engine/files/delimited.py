@@ -13,7 +13,7 @@ from app.engine.files.dialect import Dialect
 from app.engine.files.source import ChunkStream
 from app.engine.rows import MOST_LISTED, RowProblem, TableError, refuse
 
-# Arrow reads up to 32 blocks ahead, so memory grows by 32 times this and then no more.
+# Arrow reads up to 32 blocks ahead, so the memory used is 32 times this.
 BLOCK_BYTES = 1 << 20
 
 
@@ -66,7 +66,7 @@ def _batches(
 
 
 class _RaggedRows:
-    """Arrow's handler of rows that have another number of cells than the table."""
+    """Arrow's handler of rows whose number of cells differs from that of the table."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -88,13 +88,13 @@ class _RaggedRows:
         quote = self._dialect.quote
         opened = bool(quote) and actual == 1 and found.text.startswith(quote)
         if opened and not found.text.rstrip("\r\n").endswith(quote):
-            remedy = "a quote opens the row and is never closed: close it"
+            remedy = "the row starts with a quote that is never closed: close it"
         elif opened:
-            remedy = "the whole row stands in quotes: take the outer quotes away"
+            remedy = "the whole row is in quotes: remove the outer quotes"
         elif actual < expected:
-            remedy = "add the missing cells, or quote the cell that holds a line break"
+            remedy = "add the missing cells, or quote the cell that contains a line break"
         else:
-            remedy = "take the extra cells away, or quote the cell that holds a delimiter"
+            remedy = "remove the extra cells, or quote the cell that contains a delimiter"
         return RowProblem(row, record, column, message, remedy)
 
 

@@ -1,4 +1,4 @@
-"""The dialect of a text table: delimiter, newline, header, found out from its first bytes."""
+"""The dialect of a text table (delimiter, newline, header), detected from its first bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from app.engine.files.options import FileOptions
 from app.engine.rows import refuse
 
 _DELIMITERS = (",", ";", "\t", "|")
+# Enough records for a majority: some may be ragged or commented.
 _SAMPLED_RECORDS = 100
+# A missing quote would otherwise make the rest of the file one cell.
 LONGEST_CELL = 4 << 20
 
 
@@ -37,7 +39,7 @@ class Dialect:
 
 
 def sniff_dialect(text: str, options: FileOptions, is_tsv: bool) -> Dialect:
-    """Raises `TableError` for a file without a first record."""
+    """The dialect of a text from its beginning; raises `TableError` if it has no record."""
     text = after_lines(text, options.skip_rows)
     quote = '"' if options.quote is None else options.quote
     delimiter = options.delimiter or ("\t" if is_tsv else _delimiter(text, quote))
@@ -95,7 +97,7 @@ class _Records:
             ) from error
 
     def sample(self) -> list[list[str]]:
-        """Some whole data records; the last one may have been cut and is left out."""
+        """A sample of whole data records. The last one may be cut off, so it is left out."""
         records: list[list[str]] = []
         try:
             for record in self._reader:
@@ -123,7 +125,7 @@ def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:
 
 
 def _delimiter(text: str, quote: str) -> str:
-    """The mark that cuts the first records into the most cells, the same number in most."""
+    """The delimiter with the most cells per record, among those that give most records the same."""
 
     def score(mark: str) -> tuple[float, int]:
         sample = _Records(text, mark, quote).sample()

@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, read to the letter."""
+"""JSON Lines: one object per line, with numbers exactly as written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_jsonlines(chunks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 class _Rows:
-    """Lines parsed to dicts of cell texts, with the problems of those that are not."""
+    """Lines parsed into dicts of cell texts, and the problems of lines that cannot be parsed."""
 
     def __init__(self) -> None:
         self.problems: list[RowProblem] = []
@@ -49,18 +49,18 @@ class _Rows:
         try:
             parsed = json.loads(line, parse_int=str, parse_float=str, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
-            self._wrong(f"the line is not JSON: {error}", "write one object a line")
+            self._wrong(f"the line is not JSON: {error}", "write one object per line")
             return None
         if not isinstance(parsed, dict):
             self._wrong("the line is not an object", 'write {"column": value, ...}')
             return None
         cells = {key: _text(value) for key, value in parsed.items()}
         if b"\\u" in line and not all(map(_is_whole, (*cells, *cells.values()))):
-            self._wrong("a text holds half a character", "write whole characters")
+            self._wrong("a text contains half of a surrogate pair", "write whole characters")
             return None
         if self.names and not cells.keys() <= set(self.names):
             late = sorted(cells.keys() - set(self.names))[0]
-            self._wrong("this key comes here first", "write it in the first row too (null)", late)
+            self._wrong("this key is missing in the first row", "add it there, with null", late)
             return None
         return cells
 

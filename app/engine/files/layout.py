@@ -1,4 +1,4 @@
-"""Where the columns of a file are, and what was found out about it."""
+"""The columns of a file by position, and what was detected in the file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TableLayout:
         return bound
 
     def undeclared(self, schema: Schema) -> tuple[str, ...]:
-        """Columns of the file that no field of the dictionary reads."""
+        """Columns of the file without a field in the dictionary."""
         bound = set(self.bind(schema).values())
         return tuple(name for i, name in enumerate(self.names) if i not in bound)
 
@@ -72,7 +72,7 @@ class TableLayout:
 
     @cached_property
     def _places(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """Where each name stands in the header: exactly, and but for blanks around it."""
+        """The positions of each name in the header, exactly and without blanks around it."""
         exactly: dict[str, list[int]] = {}
         nearly: dict[str, list[int]] = {}
         for place, name in enumerate(self.names):

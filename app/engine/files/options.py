@@ -1,4 +1,4 @@
-"""How a file is to be read: what the custodian declares, and the server's limit."""
+"""Options for reading a file: those that the custodian declares, and the limit of the server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Compression = Literal["gzip", "zstd", "none"]
 
 FORMATS: tuple[Format, ...] = ("csv", "tsv", "parquet", "jsonl")
 COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zstd", "none")
+# Codecs of Python that are not encodings of files, or that decode escapes.
 _NO_FILE_ENCODINGS = {
     "idna",
     "mbcs",
@@ -32,13 +33,13 @@ DEFAULT_MOST_BYTES = 64 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What is None is found out from the file and reported.
+    """Options for reading a file. Options that are None are detected from the file and reported.
 
-    `quote` is "" for a file without quoting. `header_rows` are joined into one name each;
-    0 (or `header` false) means that there are no names. `skip_rows` counts lines before them.
-    `decimal` is the decimal mark of number fields that declare none. Lines that start with
-    `comment` are passed over, before the others are counted.
-    `max_bytes` bounds the file after decompression; it is the server's, not on the wire.
+    `quote` is "" for a file without quotes. The `header_rows` are joined into one name for each
+    column; 0 (or `header` false) means that there are no names. `skip_rows` is the number of
+    lines before them. `decimal` is the decimal character of number fields that declare none.
+    Lines that start with `comment` are ignored and not counted. `max_bytes` limits the size after
+    decompression. The server sets it, so it has no JSON form.
     """
 
     format: Format | None = None
@@ -55,15 +56,15 @@ class FileOptions:
 
     @property
     def rows_of_names(self) -> int:
-        """How many header rows the file has, 0 without a header."""
+        """The number of header rows; 0 without a header."""
         return self.header_rows if self.header else 0
 
     @classmethod
     def parse(cls, wire: Any, max_bytes: int = DEFAULT_MOST_BYTES) -> FileOptions:
-        """Reads the wire form; raises `SchemaError` with pointers below `/`."""
+        """Reads the JSON form; raises `SchemaError` with pointers below `/`."""
         log = ProblemLog()
         if not isinstance(wire, Mapping):
-            log.add("file options are an object", 'write {"format": "csv"}')
+            log.add("file options must be an object", 'write {"format": "csv"}')
             log.raise_if_any()
         known = {field.name for field in fields(cls)} - {"max_bytes"}
         for key in wire:
@@ -77,7 +78,7 @@ class FileOptions:
         return cls(**given, max_bytes=max_bytes)
 
     def to_wire(self) -> dict[str, Any]:
-        """The wire form, without what is at its default."""
+        """The JSON form, without defaults."""
         plain = FileOptions(max_bytes=self.max_bytes)
         return {key: value for key, value in asdict(self).items() if value != getattr(plain, key)}
 
@@ -94,7 +95,7 @@ def _check_choices(given: Mapping[str, Any], log: ProblemLog) -> None:
 
 
 def _is_text_encoding(name: str) -> bool:
-    """Whether Python decodes it byte by byte to the text of a file."""
+    """Whether Python knows it as an encoding of text files."""
     try:
         found = codecs.lookup(name)
     except (LookupError, ValueError):
@@ -112,7 +113,9 @@ def _check_marks(given: Mapping[str, Any], log: ProblemLog) -> None:
             log.add("expected a single ASCII character", 'such as ";"', key)
     marks = [str(given.get(key, default)) for key, default in _MARKS if given.get(key, default)]
     if len(set(marks)) != len(marks):
-        log.add("delimiter, quote and comment differ", "choose different marks", "delimiter")
+        log.add(
+            "delimiter, quote and comment must differ", "choose different characters", "delimiter"
+        )
 
 
 def _check_rows(given: Mapping[str, Any], log: ProblemLog) -> None:
@@ -121,4 +124,4 @@ def _check_rows(given: Mapping[str, Any], log: ProblemLog) -> None:
         if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= most:
             log.add(f"expected a whole number from 0 to {most}", "count the rows", key)
     if given.get("header") is False and given.get("header_rows", 0) not in (0, None):
-        log.add("a file without a header has no header rows", "leave one out", "header_rows")
+        log.add("a file without a header cannot have header rows", "leave one out", "header_rows")

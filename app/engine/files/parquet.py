@@ -1,4 +1,4 @@
-"""Parquet, batch by batch, typed as the file has it."""
+"""Parquet, batch by batch, with the types of the file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BATCH_ROWS = 65_536
 
 
 def open_parquet(stream: BinaryIO, max_bytes: int) -> pq.ParquetFile:
-    """Raises `TableError` for a file that is broken or too large once decompressed."""
+    """Opens the file; raises `TableError` if it is broken or too large after decompression."""
     if not stream.seekable():
-        raise refuse("a Parquet file must be read out of order", "give a seekable stream")
+        raise refuse("a Parquet file must be read with random access", "give a seekable stream")
     try:
         schema = pq.read_schema(stream)
         text = [field.name for field in schema if pa.types.is_string(field.type)]
@@ -29,14 +29,14 @@ def open_parquet(stream: BinaryIO, max_bytes: int) -> pq.ParquetFile:
     size = sum(opened.metadata.row_group(group).total_byte_size for group in groups)
     if size > max_bytes:
         raise refuse(
-            f"the file is larger than {max_bytes} bytes once decompressed",
-            "split it, or have the limit raised",
+            f"the file is larger than {max_bytes} bytes after decompression",
+            "split it, or ask the administrator for a higher limit",
         )
     return opened
 
 
 def read_parquet(opened: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Typed batches; raises `TableError` where the file is broken."""
+    """Typed batches; raises `TableError` if the file is broken."""
     try:
         yield from opened.iter_batches(BATCH_ROWS, use_threads=False)
     except (pa.ArrowException, OSError) as error:

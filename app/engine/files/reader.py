@@ -1,4 +1,4 @@
-"""Opening a table file of any kind the house reads."""
+"""Opening a table file of any supported format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.engine.rows import refuse
 
 
 class TableReader:
-    """An iterator over blocks of a table, in order, in bounded memory; read it once.
+    """An iterator over the blocks of a table, in order and in bounded memory; it can be used once.
 
     Columns of text files come as dictionary-encoded text, those of Parquet typed. Raises
     `TableError` while it is read, or at the end for rows that had to be passed over.
@@ -47,7 +47,7 @@ class TableReader:
 
     @property
     def report(self) -> FileReport:
-        """What was found out about the file, with the rows read so far."""
+        """What was detected in the file, with the number of rows read so far."""
         return replace(self._report, rows=self.rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -57,7 +57,7 @@ class TableReader:
 
 
 def open_table(stream: BinaryIO, options: FileOptions | None = None) -> TableReader:
-    """Finds out what the options leave open, and reads no more than the first part.
+    """Detects the options that are None, and reads only the first part of the file.
 
     Parquet needs a seekable stream. Raises `TableError` for a file that cannot be a table.
     """
@@ -117,7 +117,7 @@ def _sample(head: bytes, encoding: str) -> str:
 
 
 def _line_place(lines: int, line: str) -> tuple[int | None, str | None]:
-    """Of JSON Lines a line is a row."""
+    """JSON Lines: each line is a row."""
     return (lines + 1 if line else None), None
 
 
@@ -157,7 +157,8 @@ def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _without_lines(text: Iterator[bytes], lines: int) -> Iterator[bytes]:
     """The text after its first physical lines, which lie within the sniffed part."""
     head, chunks = peek(text, SNIFFED_BYTES)
-    next(chunks, None)  # the head itself comes again, shortened
+    # The first chunk is the head again; its rest after the header replaces it.
+    next(chunks, None)
     start = head.decode(errors="ignore")  # a character cut at the end lies beyond the header
     skipped = len(start.encode()) - len(after_lines(start, lines).encode())
     yield head[skipped:]

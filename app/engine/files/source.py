@@ -1,4 +1,4 @@
-"""Bytes of a file: decompressed within a limit, decoded strictly, handed on as UTF-8."""
+"""The bytes of a file: decompressed within a limit, decoded strictly, passed on as UTF-8."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MARKS = (
 
 
 class ChunkStream(io.RawIOBase):
-    """A readable stream over chunks; what the chunks raise is kept in `error`."""
+    """A readable stream over chunks. An exception of the chunks is kept in `error`."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -61,7 +61,7 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def peek(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, `size` of them or more if the file has them, and all chunks again."""
+    """The first `size` bytes or more, as far as the file has them, and all chunks again."""
     head = bytearray()
     for chunk in chunks:
         head += chunk
@@ -82,7 +82,7 @@ def compression_of(head: bytes) -> Compression:
 
 
 def decompressed(chunks: Iterator[bytes], how: Compression) -> Iterator[bytes]:
-    """Raises `TableError` for bytes that are not what they were said to be."""
+    """Decompressed chunks; raises `TableError` if the compression is not the declared one."""
     if how == "none":
         yield from chunks
         return
@@ -96,20 +96,20 @@ def decompressed(chunks: Iterator[bytes], how: Compression) -> Iterator[bytes]:
 
 
 def bounded(chunks: Iterator[bytes], most: int) -> Iterator[bytes]:
-    """Raises `TableError` once more than `most` bytes have come."""
+    """The same chunks; raises `TableError` after more than `most` bytes."""
     seen = 0
     for chunk in chunks:
         seen += len(chunk)
         if seen > most:
             raise refuse(
-                f"the file is larger than {most} bytes once decompressed",
-                "split it, or have the limit raised",
+                f"the file is larger than {most} bytes after decompression",
+                "split it, or ask the administrator for a higher limit",
             )
         yield chunk
 
 
 def encoding_of(head: bytes, declared: str | None) -> tuple[str, int]:
-    """The encoding and the length of the byte order mark to drop. What is declared wins."""
+    """The encoding, the declared one if any, and the length of the byte order mark to drop."""
     mark = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), None)
     if declared is not None:
         plain = codecs.lookup(declared).name
@@ -138,10 +138,10 @@ def _sniffed_encoding(head: bytes) -> str:
         best = matches.best()
         if best is None:
             raise refuse(
-                "the encoding of the file could not be found out",
+                "the encoding of the file could not be detected",
                 'declare it, such as "encoding": "latin-1"',
             ) from None
-        # Central European code pages read western text nearly as well: what is common wins.
+        # Central European code pages fit western text nearly as well: the common one is chosen.
         alike = {match.encoding for match in matches if match.chaos <= best.chaos + _SLACK}
         return codecs.lookup("cp1252" if "cp1252" in alike else best.encoding).name
     return "utf-8"
@@ -153,7 +153,7 @@ def decoded(
     mark: int,
     place: Callable[[int, str], tuple[int | None, str | None]],
 ) -> Iterator[bytes]:
-    """The text again as UTF-8, without the byte order mark's `mark` bytes.
+    """The text as UTF-8, without the `mark` bytes of the byte order mark.
 
     A byte that cannot be decoded raises `TableError`; `place` says in which data row and column
     a partial line ends that comes after a number of lines.
@@ -176,7 +176,8 @@ def decoded(
                 'declare the file\'s "encoding", or save it as UTF-8',
             )
             raise TableError([problem]) from None
-        except UnicodeError as error:  # such as UTF-16 without its byte order mark
+        except UnicodeError as error:
+            # Such as UTF-16 without its byte order mark.
             raise not_text(encoding, error) from None
         lines, line = lines + text.count("\n"), _last_line(line, text)
         yield text.encode() if encoding != "utf-8" else piece

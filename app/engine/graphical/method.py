@@ -14,25 +14,32 @@ capitals.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.columns.one_way import measure_one_ways
 from app.engine.columns.private_bins import delta_for_values
 from app.engine.graphical.params import TableParams
-from app.engine.graphical.preparation import PreparedTable, prepare
+from app.engine.graphical.preparation import (
+    PreparationPlan,
+    PreparedTable,
+    plan_preparation,
+    prepare,
+)
 from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import Progress, PublicUse, Session
+from app.engine.method import Case, Needs, Problem, Progress, Session, Synthesizer
 from app.engine.prior.drift import NearEntities, PriorLimits, PublicPrior, public_prior
 from app.engine.prior.entities.model import (
     PublicReweightedModel,
     holds_public_entities,
     load_model,
 )
+from app.engine.prior.needs import prior_needs, prior_problems
 from app.engine.prior.public_model import Pair
 from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
@@ -41,15 +48,23 @@ from app.engine.table import PublicTable
 FittedTable = TableModel | PublicReweightedModel
 
 
-class GraphicalMethod(ABC):
+class GraphicalMethod(Synthesizer):
     """What `mst`, `swift` and `aim` have in common."""
 
-    name: str
-    uses_public: PublicUse = "optional"
+    uses_public = "optional"
 
     @abstractmethod
     def weights(self, table: PreparedTable, params: Any, public: PublicSource) -> BudgetWeights:
         """How what is left after `prepare` is split among the steps."""
+
+    @abstractmethod
+    def marginal_needs(self, case: Case, plan: PreparationPlan, params: Any) -> Needs:
+        """What choosing and measuring marginals of several columns, and the fit, can need, beside
+        what `prepare` and a public table do."""
+
+    @abstractmethod
+    def prior_tree_cells(self, axes: Axes, params: Any) -> int:
+        """The most cells of the public model's tree, for its memory and messages."""
 
     @abstractmethod
     def prior_limits(self, run: TableRun, params: Any) -> PriorLimits:
@@ -68,6 +83,18 @@ class GraphicalMethod(ABC):
         """The table, after what a method asks before it splits its budget."""
         return table
 
+    def form_problems(self, axes: Axes, params: Any) -> tuple[Problem, ...]:  # noqa: ARG002
+        """What is wrong with the method's own params."""
+        return ()
+
+    def refusals(
+        self,
+        axes: Axes,  # noqa: ARG002
+        problems: tuple[Problem, ...],  # noqa: ARG002
+    ) -> tuple[Problem, ...]:
+        """Problems with which nothing more can be said of a run; none if it can."""
+        return ()
+
     def pair_weight(self, run: TableRun, params: Any) -> Callable[[Pair], float]:  # noqa: ARG002
         """How much the error of a pair counts beside the others'."""
         return lambda _: 1.0
@@ -76,8 +103,18 @@ class GraphicalMethod(ABC):
         """The model that the release keeps, after what a method asks of it."""
         return model
 
-    def delta_for_values(self, params: TableParams, schema: Schema) -> float:
+    def delta_share(self, params: TableParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
+
+    def needs(self, case: Case, params: Any) -> Needs:
+        plan = plan_preparation(case, params)
+        axes = plan.axes
+        own = self.form_problems(axes, params)
+        own += prior_problems(case, axes, params.public_entities)
+        if refusals := self.refusals(axes, plan.needs.problems + own):
+            return Needs(cells=sum(axes.shape), problems=refusals)
+        prior = prior_needs(case, axes, params.public_entities, self.prior_tree_cells(axes, params))
+        return plan.needs + Needs(problems=own) + prior + self.marginal_needs(case, plan, params)
 
     def fit(
         self,

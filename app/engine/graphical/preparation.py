@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.columns import one_way
@@ -13,15 +14,15 @@ from app.engine.columns.contribution import (
     contribution_problems,
     expected_error,
     expected_errors,
+    noise_scale,
 )
 from app.engine.columns.private_bins import plan_axes
-from app.engine.columns.resources import table_bytes
 from app.engine.columns.table_size import SizeEstimate
 from app.engine.constraints.structural_zeros import zeros_bytes
 from app.engine.entities.contribution_choice import chosen_rule
 from app.engine.entities.measurement import MeasuredEntities, plan_entities
 from app.engine.graphical.params import PreparationParams
-from app.engine.method import Case, Preflight, Problem, Progress, Session
+from app.engine.method import Case, Needs, Progress, Session
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
 
@@ -31,24 +32,24 @@ class PreparationPlan:
     """What is known before anything is measured: `axes` have as many cells as can come out.
 
     `contribution` is the rule of the largest noise that may be chosen, `budget` the least that is
-    left for counting columns and marginals; `draws` are the noisy numbers of bins and entities,
-    `memory_bytes` what any model takes beside its own tables. Under the rule of the smallest noise
-    that may be chosen, errors are `least_error` times as large.
+    left for counting columns and marginals; `needs` are those of bins and entities, of counting
+    columns, and of the first sample. Under the rule of the smallest noise that may be chosen,
+    errors are `least_error` times as large.
     """
 
     axes: Axes
     contribution: Contribution
     budget: UnitBudget
-    draws: int
-    memory_bytes: int
-    problems: tuple[Problem, ...]
+    needs: Needs
     least_error: float
 
-    def preflight(
-        self, cells: int, memory_bytes: int, error: float, problems: tuple[Problem, ...]
-    ) -> Preflight:
-        """With an error under `contribution`, and what it may come down to."""
-        return Preflight(cells, memory_bytes, error, problems, error * self.least_error)
+    def noise(self, errors: Sequence[float], scores: Sequence[float] = ()) -> Needs:
+        """Errors under `contribution`, of which the first is stated, and of noisy distances."""
+        return Needs(
+            noise_scale=noise_scale(errors, self.contribution, scores),
+            expected_error=errors[0],
+            least_expected_error=errors[0] * self.least_error,
+        )
 
 
 def plan_preparation(case: Case, params: PreparationParams) -> PreparationPlan:
@@ -61,18 +62,19 @@ def plan_preparation(case: Case, params: PreparationParams) -> PreparationPlan:
         *entities.problems,
         *contribution_problems(contribution, entities.rest),
     )
-    memory = table_bytes(len(plan.axes.names), case.limits) + zeros_bytes(case.schema)
-    memory += entities.memory_bytes(case.limits)
     least = form.narrowest(entities.rest) if form.rule == "auto" else contribution
     one, most = (expected_error(rule, 2**62, entities.rest) for rule in (least, contribution))
+    columns = sum(plan.axes.shape)
+    sub_bins = sum(grouping.cells for grouping in plan.axes.sub_bins.values())
+    needs = Needs.of_table(len(plan.axes.names), case.limits) + Needs(
+        cells=columns,
+        memory_bytes=zeros_bytes(case.schema) + entities.memory_bytes(case.limits),
+        draws=columns + plan.draws + entities.draws,
+        header_cells=columns + sub_bins,
+        problems=problems,
+    )
     return PreparationPlan(
-        plan.axes,
-        contribution,
-        entities.rest,
-        plan.draws + entities.draws,
-        memory,
-        problems,
-        one / most if most else 1.0,
+        plan.axes, contribution, entities.rest, needs, one / most if most else 1.0
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.inference.elimination import predicted_with_each
+from app.engine.inference.elimination import predicted_cells_with_each
 from app.engine.inference.measurements import AxisNames
 from app.engine.method import Session
 from app.engine.privacy.loss import PrivacyLoss
@@ -43,7 +43,7 @@ class TreePrior:
 
     def fitting(self, axes: Axes, chosen: Sequence[Pair], pairs: Sequence[Pair]) -> list[Pair]:
         shape = dict(zip(axes.names, axes.shape, strict=True))
-        sizes = predicted_with_each(shape, [*self.cliques, *chosen], pairs)
+        sizes = predicted_cells_with_each(shape, [*self.cliques, *chosen], pairs)
         return [pair for pair, size in zip(pairs, sizes, strict=True) if size <= self.most_cells]
 
 

@@ -21,6 +21,7 @@ from app.engine.columns.within_bins import (
 )
 from app.engine.entities.model import Entities, Grouper
 from app.engine.inference.model import GraphicalModel
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import weights as stored_weights
 from app.engine.schema import PrivacyUnit, Schema
@@ -28,7 +29,7 @@ from app.engine.table import Table
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(Model):
     """A distribution over merged cells, and how each column is restored to its own cells.
 
     `method` is the name of the synthesizer that fitted it, `densities` how rows lie within own

@@ -1,7 +1,7 @@
-"""Dictionaries of others, turned into ours: NIST's two and Private-PGM's.
+"""Importers of other data dictionaries: two of NIST and that of Private-PGM.
 
-Each importer takes the parsed JSON and gives the wire form of a schema; `SchemaError` names
-what it cannot read, with pointers into the document that was imported.
+Each importer takes the parsed JSON and returns the JSON form of a schema. It raises `SchemaError`
+for parts that it cannot read, with pointers into the imported document.
 """
 
 from app.engine.importers.challenge import import_nist, import_nist_unit

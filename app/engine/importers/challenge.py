@@ -7,11 +7,15 @@ from typing import Any
 
 from app.engine.schema.problems import ProblemLog
 
+# Sprint 1 does not declare the column with the ids of individuals, but its data have it.
 _ENTITY_OF_SPRINT_1 = "sim_resident"
 
 
 def import_nist(parameters: Any) -> dict[str, Any]:
-    """The challenge's `parameters.json`, of sprint 1 (lists of codes) or sprint 3 (columns)."""
+    """The schema of a `parameters.json` of sprint 1 (lists of codes) or sprint 3 (columns).
+
+    Raises `SchemaError`.
+    """
     schema = _schema_of(parameters)
     log = ProblemLog("/schema")
     if "periods" in schema:
@@ -23,7 +27,7 @@ def import_nist(parameters: Any) -> dict[str, Any]:
 
 
 def import_nist_unit(parameters: Any) -> dict[str, Any]:
-    """The privacy unit that goes with `import_nist`: the individual, or the row without one."""
+    """The privacy unit for `import_nist`: the individual if the table has ids, else the row."""
     entities = [field for field in import_nist(parameters)["fields"] if "role" in field]
     most = _most_records(parameters.get("runs"))
     if not entities or most is None:
@@ -32,7 +36,7 @@ def import_nist_unit(parameters: Any) -> dict[str, Any]:
 
 
 def _most_records(runs: Any) -> int | None:
-    """The bound of the first run, None where there is none that means something."""
+    """The contribution bound of the first run; None if it has no valid bound."""
     first = runs[0] if isinstance(runs, list) and runs else None
     most = first.get("max_records_per_individual") if isinstance(first, Mapping) else None
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:

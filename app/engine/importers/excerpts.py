@@ -34,7 +34,10 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,12})?")
 
 
 def import_nist_dictionary(dictionary: Any) -> dict[str, Any]:
-    """The excerpts' `data_dictionary.json`. A column without `values` is free text, left out."""
+    """The schema of the excerpts' `data_dictionary.json`; raises `SchemaError`.
+
+    A column without `values` is free text, and the schema does not use it.
+    """
     log = ProblemLog()
     if not isinstance(dictionary, Mapping) or not dictionary:
         log.add(
@@ -49,7 +52,7 @@ def import_nist_dictionary(dictionary: Any) -> dict[str, Any]:
 
 def _field(name: str, column: Any, log: ProblemLog) -> dict[str, Any]:
     if not isinstance(column, Mapping):
-        log.add("a column is an object", 'write {"description": ..., "values": {...}}')
+        log.add("a column must be an object", 'write {"description": ..., "values": {...}}')
         return {}
     check_keys(column, _COLUMN_KEYS, log)
     prose = _prose(column, log)
@@ -80,7 +83,7 @@ def _prose(column: Mapping[str, Any], log: ProblemLog) -> dict[str, str]:
     for key in ("description", "details", "link"):
         text = column.get(key)
         if text is not None and not isinstance(text, str):
-            log.add("expected a text", "put it in quotes, or take it away", key)
+            log.add("expected a text", "put it in quotes, or remove it", key)
         elif text:
             texts[key] = text
     title = {"title": texts["description"]} if "description" in texts else {}
@@ -89,7 +92,7 @@ def _prose(column: Mapping[str, Any], log: ProblemLog) -> dict[str, str]:
 
 
 def _codes(values: Any, log: ProblemLog) -> dict[str, str] | None:
-    """Codes with their meanings, without the ends of a range; None where it is not one."""
+    """Codes with their meanings, without the ends of a range; None if `values` is wrong."""
     if not isinstance(values, Mapping) or not values:
         log.add(
             "expected an object of codes with their meanings, or of `min` and `max`",
@@ -102,7 +105,7 @@ def _codes(values: Any, log: ProblemLog) -> dict[str, str] | None:
             continue
         if not isinstance(meaning, str):
             log.add(
-                "the meaning of a code is a text",
+                "the meaning of a code must be a text",
                 f'write {{"{code}": "what it means"}}; a range is {{"min": ..., "max": ...}}',
                 str(code),
             )
@@ -112,10 +115,12 @@ def _codes(values: Any, log: ProblemLog) -> dict[str, str] | None:
 
 
 def _enum(codes: list[str], log: ProblemLog) -> dict[str, Any]:
-    """Whole numbers where all codes are written so (1, not 01), else texts."""
+    """Whole numbers if all codes are written as such (1, not 01), otherwise texts."""
     if not codes:
         log.add(
-            "no code is left beside those that mean not applicable", "list the others", "values"
+            "all codes mean not applicable, so the column has no category",
+            "list the others",
+            "values",
         )
         return {}
     if all(_WHOLE.fullmatch(code) for code in codes):
@@ -130,7 +135,7 @@ def _range(values: Mapping[str, Any], codes: list[str], log: ProblemLog) -> dict
     if least is None or most is None or any(point is None for point in special):
         return {}
     if least > most:
-        log.add("the range ends before it begins", "exchange `min` and `max`", "max")
+        log.add("`max` is below `min`", "swap `min` and `max`", "max")
         return {}
     whole = all(isinstance(number, int) for number in (*ends, *special))
     return {
@@ -147,7 +152,7 @@ def _end(values: Mapping[str, Any], end: str, log: ProblemLog) -> int | float | 
         return number
     if isinstance(number, float) and math.isfinite(number):
         return number
-    log.add("a range has two ends, which are numbers", f'write "{end}": 0, say', end)
+    log.add("a range needs the two numbers `min` and `max`", f'write "{end}": 0, say', end)
     return None
 
 
@@ -157,8 +162,8 @@ def _point(code: str, log: ProblemLog) -> int | float | None:
     if _NUMBER.fullmatch(code):
         return float(code)
     log.add(
-        "a code beside a range is a number, or means not applicable",
-        'begin its meaning with "N/A", or list codes in place of the range',
+        "a code next to a range must be a number, or mean not applicable",
+        'begin its meaning with "N/A", or list codes instead of the range',
         code,
     )
     return None

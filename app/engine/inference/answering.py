@@ -1,9 +1,10 @@
 """Marginals of a calibrated junction tree over any axes, within and across cliques.
 
-Axes that no clique holds together are carried over the separators between their cliques: the
-shares over (carried axes, separator) are made at one end, divided by the separator's shares, and
-multiplied into the next clique (Koller and Friedman 2009, section 10.3.3). All marginals
-asked of one `Answering` share what was carried.
+Where no clique holds all the axes of a marginal, their probabilities are passed as messages over
+the separators between the cliques. A message holds the probabilities of (wanted axes, separator).
+The next clique divides it by the probabilities of the separator and multiplies it with its own
+(Koller and Friedman 2009, section 10.3.3). All marginals of one `MarginalQueries` use the same
+messages.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 Floats = NDArray[np.float64]
 
-# Cells of tables kept for later marginals: 8 MB.
+# Cells of the tables that are kept for later marginals: 8 MB, little beside the model itself.
 _MOST_KEPT = 2**20
 
-# Cells of a table on the way for which it is worth while to look for another way: 2 MB.
+# If an intermediate table has more cells than this, another clique is tried as the place where
+# the messages meet. For smaller tables, up to 2 MB, that search costs more than it saves.
 _LARGE = 2**18
 
-_NOWHERE = -1
+_NO_CLIQUE = -1
 
 
-class Answering:
-    """Marginals of one model; keeps tables made on the way for those to come."""
+class MarginalQueries:
+    """Marginals of one model. Intermediate tables are kept for the marginals that come later."""
 
-    def __init__(self, tree: JunctionTree, shares: tuple[Floats, ...]) -> None:
+    def __init__(self, tree: JunctionTree, probabilities: tuple[Floats, ...]) -> None:
         self._tree = tree
-        self._shares = shares
+        self._probabilities = probabilities
         self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
         self._sets = [frozenset(clique) for clique in tree.cliques]
         self._neighbours = tree.neighbours
-        self._holding = _holding(self._sets)
+        self._cliques_by_axis = _cliques_by_axis(self._sets)
         self._beyond: dict[tuple[int, int], frozenset[str]] = {}
         self._towards: dict[int, dict[str, int]] = {}
         self._kept: dict[tuple[int, int, AxisNames], Floats] = {}
@@ -46,14 +48,17 @@ class Answering:
         self._sizes: dict[tuple[int, int, AxisNames], int] = {}
 
     def marginal(self, axes: AxisNames) -> Floats:
-        """Shares over the axes, in the order asked."""
+        """The probabilities, one dimension for each of `axes`, in their order.
+
+        Raises `ValueError` for axes that are unknown or named twice.
+        """
         check_axes(self._tree.shape, axes, None)
         if len(set(axes)) != len(axes):
-            raise ValueError("the axes of a marginal are distinct")
+            raise ValueError("a marginal cannot have the same axis twice")
         wanted = self._ordered(axes)
         home = self._tree.home(wanted)
         if home is None:
-            table = self._meet(self._meeting_place(wanted), _NOWHERE, wanted, ())
+            table = self._collect(self._best_clique(wanted), _NO_CLIQUE, wanted, ())
         else:
             table = self._project(home, wanted)
         return np.ascontiguousarray(table.transpose([wanted.index(axis) for axis in axes]))
@@ -61,17 +66,21 @@ class Answering:
     def _ordered(self, axes: Iterable[str]) -> AxisNames:
         return tuple(sorted(set(axes), key=self._rank.__getitem__))
 
-    def _meeting_place(self, wanted: AxisNames) -> int:
-        """The clique that holds most of the axes, weighed by their cells, unless that makes a
-        large table on the way: then the clique whose largest one is smallest."""
+    def _best_clique(self, wanted: AxisNames) -> int:
+        """The clique where the messages are combined.
+
+        It is the clique that holds most of the wanted axes, weighted by their cells. If that
+        needs a large intermediate table, it is the clique whose largest table is smallest.
+        """
         shape = self._tree.shape
-        # One that holds none counts as a cell, as one whose axes have one each: the first wins.
-        near = {0}.union(*(self._holding[axis] for axis in wanted))
+        # A clique with none of the axes counts as one cell. Among equals the first clique wins,
+        # so that the answer is the same in every run.
+        near = {0}.union(*(self._cliques_by_axis[axis] for axis in wanted))
         nearest = max(near, key=lambda i: (cells_of(shape, self._sets[i].intersection(wanted)), -i))
-        if self._largest(nearest, _NOWHERE, wanted, ()) <= _LARGE:
+        if self._largest(nearest, _NO_CLIQUE, wanted, ()) <= _LARGE:
             return nearest
         every = range(len(self._sets))
-        return min(every, key=lambda i: (self._largest(i, _NOWHERE, wanted, ()), i))
+        return min(every, key=lambda i: (self._largest(i, _NO_CLIQUE, wanted, ()), i))
 
     def _side(self, origin: int, target: int) -> frozenset[str]:
         """All axes on the origin's side of the edge to the target."""
@@ -87,47 +96,47 @@ class Answering:
         known = self._kept.get((clique, clique, axes))
         if known is None:
             own = self._tree.cliques[clique]
-            known = self._shares[clique].sum(
+            known = self._probabilities[clique].sum(
                 axis=tuple(i for i, axis in enumerate(own) if axis not in axes)
             )
             self._keep((clique, clique, axes), known)
         return known
 
     def _keep(self, key: tuple[int, int, AxisNames], table: Floats) -> None:
-        """Tables carried over edges and summed within cliques, until there are too many."""
+        """Keeps a message or a marginal of a clique; forgets all when they become too large."""
         if self._kept_cells + table.size > _MOST_KEPT:
             self._kept.clear()
             self._kept_cells = 0
         self._kept[key] = table
         self._kept_cells += table.size
 
-    def _carry(self, origin: int, target: int, wanted: AxisNames) -> tuple[Floats, AxisNames]:
-        """Shares over `wanted`, axes beyond the edge, and the separator."""
+    def _message(self, origin: int, target: int, wanted: AxisNames) -> tuple[Floats, AxisNames]:
+        """The message over an edge, and its axes: `wanted` beyond the edge and the separator."""
         separator = self._ordered(self._sets[origin] & self._sets[target])
         axes = self._ordered((*wanted, *separator))
         known = self._kept.get((origin, target, wanted))
         if known is None:
-            known = self._meet(origin, target, wanted, separator)
+            known = self._collect(origin, target, wanted, separator)
             self._keep((origin, target, wanted), known)
         return known, axes
 
-    def _meet(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:
-        """Shares over `wanted` and `separator`, gathered at a clique from all sides but one."""
-        axes, joins = self._joins(clique, target, wanted, separator)
+    def _collect(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> Floats:
+        """Probabilities over `wanted` and `separator`, from all sides but the target."""
+        axes, joins = self._join_order(clique, target, wanted, separator)
         table = self._project(clique, axes)
         for arrival, out in joins:
-            carried, carried_axes = self._carry(arrival.origin, clique, arrival.wanted)
-            shares = self._project(clique, arrival.between)
-            conditional = given(carried, carried_axes, shares, arrival.between)
+            carried, carried_axes = self._message(arrival.origin, clique, arrival.wanted)
+            probabilities = self._project(clique, arrival.between)
+            conditional = given(carried, carried_axes, probabilities, arrival.between)
             table = product(table, axes, conditional, carried_axes, out)
             axes = out
         return table
 
     def _largest(self, clique: int, target: int, wanted: AxisNames, separator: AxisNames) -> int:
-        """Cells of the largest table that `_meet` makes on the way, beyond each edge once."""
+        """Cells of the largest table that `_collect` would make, here and beyond the edges."""
         known = self._sizes.get((clique, target, wanted))
         if known is None:
-            axes, joins = self._joins(clique, target, wanted, separator)
+            axes, joins = self._join_order(clique, target, wanted, separator)
             known = cells_of(self._tree.shape, axes)
             for arrival, out in joins:
                 beyond = self._largest(arrival.origin, clique, arrival.wanted, arrival.between)
@@ -135,15 +144,16 @@ class Answering:
             self._sizes[clique, target, wanted] = known
         return known
 
-    def _joins(
+    def _join_order(
         self, clique: int, target: int, wanted: AxisNames, separator: AxisNames
     ) -> tuple[AxisNames, list[tuple[_Arrival, AxisNames]]]:
-        """The axes to begin with at a clique; what arrives, in order, and the axes after it."""
+        """The first axes at a clique, then each message with the axes that are left after it."""
         kept = frozenset((*wanted, *separator))
         arrivals = self._arrivals(clique, target, kept - self._sets[clique])
         held = self._sets[clique] & kept
         axes = first = self._ordered(held.union(*(arrival.between for arrival in arrivals)))
         joins = []
+        # Greedy: the message that leaves the smallest table comes first.
         while arrivals:
             outs = [self._left(axes, kept, arrivals, i) for i in range(len(arrivals))]
             smallest = min(range(len(outs)), key=lambda i: cells_of(self._tree.shape, outs[i]))
@@ -152,7 +162,7 @@ class Answering:
         return first, joins
 
     def _arrivals(self, clique: int, target: int, missing: frozenset[str]) -> list[_Arrival]:
-        """From the neighbours beyond which the missing axes are, in the neighbours' order."""
+        """A message from each neighbour beyond which missing axes are, in the neighbours' order."""
         places = self._places(clique)
         parts: dict[int, list[str]] = {}
         for axis in missing:
@@ -166,7 +176,7 @@ class Answering:
         return arrivals
 
     def _places(self, clique: int) -> dict[str, int]:
-        """Of each axis that a clique lacks, the place of the one neighbour beyond which it is."""
+        """For each axis outside a clique, the position of the neighbour on its side of the tree."""
         places = self._towards.get(clique)
         if places is None:
             places = {
@@ -180,12 +190,12 @@ class Answering:
     def _left(
         self, axes: AxisNames, kept: frozenset[str], arrivals: list[_Arrival], joined: int
     ) -> AxisNames:
-        """The axes still needed once one of the arrivals has been joined."""
+        """The axes that are still needed after one of the messages is multiplied in."""
         later = (a.between for i, a in enumerate(arrivals) if i != joined)
         return self._ordered(kept.union(*later).intersection((*axes, *arrivals[joined].wanted)))
 
 
-def _holding(sets: Sequence[frozenset[str]]) -> dict[str, list[int]]:
+def _cliques_by_axis(sets: Sequence[frozenset[str]]) -> dict[str, list[int]]:
     """The cliques that hold each axis."""
     holding: dict[str, list[int]] = {}
     for number, clique in enumerate(sets):
@@ -196,7 +206,7 @@ def _holding(sets: Sequence[frozenset[str]]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """Axes wanted from beyond a neighbour, and the separator they are carried over."""
+    """A message from a neighbour: the wanted axes on its side, and the separator between."""
 
     origin: int
     between: AxisNames
@@ -204,10 +214,10 @@ class _Arrival:
 
 
 def given(table: Floats, axes: AxisNames, separator: Floats, between: AxisNames) -> Floats:
-    """The table divided by the separator's shares; 0 where these are 0."""
+    """The table given the separator: divided by its probabilities, and 0 where these are 0."""
     shape = [size if axis in between else 1 for axis, size in zip(axes, table.shape, strict=True)]
-    shares = separator.reshape(shape)
-    return np.divide(table, shares, out=np.zeros(table.shape), where=shares > 0)
+    probabilities = separator.reshape(shape)
+    return np.divide(table, probabilities, out=np.zeros(table.shape), where=probabilities > 0)
 
 
 def product(

@@ -1,13 +1,14 @@
-"""Which row of a group gets which of the values that were drawn for the group.
+"""Assignment of the values that were drawn for a group of rows to the rows of the group.
 
-Given the axes of a separator, the model holds the new axes independent of all that was drawn
-before, so every dealing of a group's values among its rows is as likely as any other. Dealt at
-random, the counts over a new axis and an earlier one scatter as independent draws do. Here the
-values whose counts with the row's earlier cells lag behind expectation are the likelier ones,
-so that these counts stay within a few rows of it. Rows are met in random order; a value never
-met with a cell before is as likely as at random, so that rare cells are not favoured.
+Given the axes of a separator, the new axes are independent in the model of all earlier axes. So
+all assignments of a group's values to its rows are equally likely. With a random assignment, the
+counts over a new axis and an earlier axis vary as those of independent draws do. Here a value is
+more likely for a row if its counts with the row's earlier cells are below their expectation, so
+that these counts stay within a few rows of it. Rows are visited in random order. A value that has
+not yet occurred with a cell is as likely as in a random assignment, so that rare cells are not
+favoured.
 
-Of a long table two halves of the groups are dealt by two threads, each by counts of its own.
+In a long table two threads assign the values of one half of the groups each, with separate counts.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from numpy.typing import NDArray
 
 from app.engine.compiled import compiled
 from app.engine.inference.exponential import exponentiate_with
-from app.engine.inference.two_threads import together
+from app.engine.inference.two_threads import run_both
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-# How much likelier, in logarithms, a value becomes for each row that its counts lag behind.
-_HASTE = 0.5
+# By how much the log weight of a value grows for each row that its counts are below expectation.
+_CATCH_UP_RATE = 0.5
 
-# From here on the counts of two halves, each off by some rows, are as near as those of one.
+# In tables of this many rows the errors of two separate counts, some rows each, do not matter.
 _MANY_ROWS = 2**16
 
-# What a row costs beside looking at its items, in looks.
-_LOOKS_OF_ROW = 16
+# The fixed cost of a row, in comparisons of a row with an item.
+_COMPARISONS_PER_ROW = 16
 
-# A part of the work smaller than one in eight is not handed over.
-_LEAST_PART = 8
+# The second thread gets at least one part in this many of the work; else it is not used.
+_SMALLEST_PART = 8
 
-# Pairs of cells that a second half may count: 16 MB.
+# Pairs of cells that the second thread may count: 16 MB of memory.
 _MOST_COUNTED = 2**21
 
 
@@ -66,10 +67,10 @@ class Groups:
 
 
 def stable_order(keys: Integers) -> Integers:
-    """What `np.argsort` says of keys that are not negative, equal ones in their order.
+    """A stable `np.argsort` of keys that are not negative, shape (rows,).
 
-    Keys are sorted by 16 bits at a time, the lowest first: numpy sorts numbers of so few bits by
-    counting them, ten times as fast.
+    A radix sort by 16 bits at a time, the lowest first: numpy sorts 16-bit numbers by counting,
+    ten times as fast.
     """
     order = np.argsort(keys.astype(np.uint16), kind="stable")
     highest = int(keys.max(initial=0))
@@ -107,24 +108,24 @@ class Items:
         ends = np.searchsorted(items, np.arange(groups.ends.size) * values)
         return cls(items % values, np.diff(np.append(firsts, keys.size)), ends.astype(np.int64))
 
-    def looks(self, groups: Groups) -> Integers:
-        """How many items the rows of each group together choose from."""
-        looks: Integers = np.diff(self.ends) * np.diff(groups.ends)
-        return looks
+    def comparisons(self, groups: Groups) -> Integers:
+        """How many pairs of a row and an item each group has."""
+        comparisons: Integers = np.diff(self.ends) * np.diff(groups.ends)
+        return comparisons
 
 
-def dealt(
+def assign_values(
     groups: Groups, items: Items, new: Columns, earlier: Columns, rng: np.random.Generator
 ) -> Integers:
-    """A value for each row, every item of its group as often as it was drawn.
+    """A value for each row, shape (rows,); each item of a group as often as it was drawn.
 
     `new.cells[value]` are the cells of the new axes that a value stands for; `earlier.cells`
-    has a line for each row.
+    has an entry for each row.
     """
     areas = np.outer(new.sizes, earlier.sizes)
     places = np.concatenate([[0], np.cumsum(areas)]).astype(np.int64)
-    dealt = partial(
-        _deal,
+    assign = partial(
+        _assign,
         groups.order,
         groups.ends,
         items.ends,
@@ -138,26 +139,26 @@ def dealt(
     )
     chosen = np.empty(groups.order.size, dtype=np.int64)
     end = groups.ends.size - 1
-    middle = _middle(items.looks(groups) + _LOOKS_OF_ROW * np.diff(groups.ends))
+    middle = _middle(items.comparisons(groups) + _COMPARISONS_PER_ROW * np.diff(groups.ends))
     if middle and groups.order.size >= _MANY_ROWS and places[-1] <= _MOST_COUNTED:
-        together(
-            partial(dealt, np.zeros(places[-1]), chosen, 0, middle),
-            partial(dealt, np.zeros(places[-1]), chosen, middle, end),
+        run_both(
+            partial(assign, np.zeros(places[-1]), chosen, 0, middle),
+            partial(assign, np.zeros(places[-1]), chosen, middle, end),
         )
     else:
-        dealt(np.zeros(places[-1]), chosen, 0, end)
+        assign(np.zeros(places[-1]), chosen, 0, end)
     return chosen
 
 
 def _middle(work: Integers) -> int:
-    """The first group of the second half of the work; 0 where groups give no such halves."""
+    """The first group of the second half of the work; 0 if no cut gives both parts enough."""
     done = np.concatenate([[0], np.cumsum(work)])
     middle = int(np.argmin(np.abs(done - done[-1] / 2)))
-    return middle if done[-1] <= _LEAST_PART * min(done[middle], done[-1] - done[middle]) else 0
+    return middle if done[-1] <= _SMALLEST_PART * min(done[middle], done[-1] - done[middle]) else 0
 
 
 @compiled
-def _deal(
+def _assign(
     order: Integers,
     row_ends: Integers,
     item_ends: Integers,
@@ -175,7 +176,8 @@ def _deal(
 ) -> None:
     """Fills `chosen` for the rows of some groups.
 
-    `lags` holds, for each pair of axes, what is expected so far less what was dealt.
+    `lags` holds the expected count so far less the assigned count, for each pair of axes and each
+    pair of their cells.
     """
     new_axes, earlier_axes = places.shape
     for group in range(first_group, end_group):
@@ -207,19 +209,21 @@ def _deal(
 
 @compiled
 def _chosen(weights: Floats, left: Integers, number: float, power: Floats) -> int:
-    """An item that is left, likely in proportion to how many are and to exp(haste * lag)."""
+    """An item that is left, drawn in proportion to its remaining count times exp(rate * lag)."""
     top = -np.inf
     for i in range(left.size):
         if left[i] > 0:
             top = max(top, weights[i])
     for i in range(left.size):
-        weights[i] = _HASTE * (min(weights[i], top) - top)
+        # Subtracting the largest keeps the exponential within the range of a float.
+        weights[i] = _CATCH_UP_RATE * (min(weights[i], top) - top)
     exponentiate_with(weights, power)
     total = 0.0
     for i in range(left.size):
         total += left[i] * weights[i]
         weights[i] = total
     mark = number * total
+    # Rounding can leave the last sum at or below the mark; then the last item left is taken.
     last = 0
     for i in range(left.size):
         if left[i] > 0:

@@ -1,4 +1,4 @@
-"""Whole counts near given ones that keep the total and the sums of every column."""
+"""Controlled rounding: whole counts that keep the total and nearly keep the one-way marginals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 from app.engine.compiled import compiled
 
 
-def rounded(counts: NDArray[np.float64], total: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def round_keeping_margins(
+    counts: NDArray[np.float64], total: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Counts, int64, that add up to `total`, each the floor or the ceiling of the given one.
 
     counts: non-negative, any shape with an axis for each column, and of sum `total` up to float
-    error. The largest fractions are rounded up, equal ones in random order (largest remainders,
-    Hamilton 1792), as long as no value of a column gets more of them than its fractions add up
-    to, rounded up; so flat tables are not emptied for the sake of slightly larger counts
-    elsewhere. Where that leaves some of the total over, the columns give way, the last first.
+    error. The largest fractions are rounded up, equal ones in random order (method of largest
+    remainders, Hamilton 1792). No value of a column gets more of them than the sum of its
+    fractions, rounded up. Otherwise slightly larger counts in one part of the table would take
+    all units from a flat part. If units are left over under these limits, the limits are lifted
+    column by column, the last column first.
     """
+    # Float error must not push a whole number below itself.
     whole = np.floor(counts + 1e-9).astype(np.int64)
     fractions = np.maximum(counts - whole, 0.0)
     left = total - int(whole.sum())
@@ -29,6 +33,7 @@ def rounded(counts: NDArray[np.float64], total: int, rng: np.random.Generator) -
     room = np.concatenate(rooms)
     flat = whole.reshape(-1)
     up = np.zeros(flat.size, dtype=np.bool_)
+    # The first turn keeps the limits of all columns; each later turn lifts one more.
     for axis in range(counts.ndim, -1, -1):
         if left <= 0:
             break
@@ -57,7 +62,7 @@ def _rooms(fractions: NDArray[np.float64], axis: int) -> NDArray[np.int64]:
 def _round_up(
     order: Any, shape: Any, strides: Any, starts: Any, room: Any, left: Any, up: Any
 ) -> Any:
-    """Marks cells in order while there is room on each axis; how many are left, in an array."""
+    """Marks cells in order, if each of their values has room; the units left, shape (1,)."""
     for cell in order:
         if left == 0:
             break

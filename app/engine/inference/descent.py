@@ -1,8 +1,8 @@
 """Minimisation of a smooth convex function of many variables by limited-memory BFGS.
 
 Nocedal and Wright (2006), algorithms 7.4 and 7.5, with the inverse of a diagonal that the
-function supplies at each point as the first guess of the inverse Hessian. Dot products are
-loops of our own: the bits of the answer do not depend on how many threads a library uses.
+function supplies at each point as the first guess of the inverse Hessian. Dot products are own
+loops, because those of a library change the last bits with the number of threads.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from app.engine.compiled import compiled
 
 Floats = NDArray[np.float64]
 
+# Pairs of steps and changes of the gradient that are kept; Nocedal and Wright advise 3 to 20.
 _MEMORY = 10
+# The constant of the Armijo condition, as in Nocedal and Wright, section 3.1.
 _DECREASE = 1e-4
+# Relative differences of values below this are rounding error: a few hundred units in the last
+# place, since the values are sums over all cells.
 _NOISE = 1e-13
+# Each trial at least halves the step; after 25 the step is within rounding of 0.
 _MOST_TRIALS = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the function says at `place`: the diagonal is of its Hessian, roughly, and positive.
+    """The function and its derivatives at `place`; arrays have shape (variables,).
 
-    `residual` is what the descent is to bring under its tolerance.
+    `diagonal` approximates that of the Hessian and is positive. `residual` is the number that
+    the descent brings under its tolerance.
     """
 
     place: Floats
@@ -50,7 +56,8 @@ class Descent:
 def minimise(
     function: Callable[[Floats], Point], start: Floats, *, tolerance: float, most_steps: int
 ) -> Descent:
-    """Steps until the residual is at most `tolerance`, or `most_steps`, or floats end it."""
+    """Steps until the residual is at most `tolerance`, at most `most_steps` and as far as
+    rounding error allows."""
     search = _Search(function, start)
     steps = 0
     while steps < most_steps and search.point.residual > tolerance and search.step():
@@ -70,13 +77,14 @@ class _Search:
         self.point = function(start)
 
     def step(self) -> bool:
-        """Moves to a lower point; False where floats find none."""
+        """Moves to a lower point; False if rounding error hides any."""
         while True:
             reached = self._lower()
             if reached is not None:
                 self._remember(reached)
                 self.point = reached
                 return True
+            # A stale memory can give a bad direction: once more with the diagonal alone.
             if not self._kept:
                 return False
             self._kept = 0
@@ -102,13 +110,13 @@ class _Search:
             rise = trial.value - point.value
             if rise <= _DECREASE * length * slope or self._level(trial, rise, direction, slope):
                 return trial
-            # The parabola through both values and the slope has its least point here.
+            # The minimum of the parabola through both values and the slope (section 3.5).
             lowest = -slope * length**2 / (2 * (rise - length * slope))
             length = min(max(lowest, 0.1 * length), 0.5 * length) if lowest > 0 else 0.1 * length
         return None
 
     def _level(self, trial: Point, rise: float, direction: Floats, slope: float) -> bool:
-        """Where values differ by rounding alone, slopes decide (Hager and Zhang 2005, (27))."""
+        """Where values differ by rounding error, slopes decide (Hager and Zhang 2005, (27))."""
         if not abs(rise) <= _NOISE * (1 + abs(self.point.value)):
             return False
         return dot(trial.gradient, direction) <= (2 * _DECREASE - 1) * slope
@@ -117,6 +125,7 @@ class _Search:
         move = reached.place - self.point.place
         change = reached.gradient - self.point.gradient
         curvature = dot(move, change)
+        # The inverse Hessian stays positive definite only with positive curvature (6.7).
         if not curvature > 1e-14 * dot(change, change) ** 0.5 * dot(move, move) ** 0.5:
             return
         self._newest = (self._newest + 1) % _MEMORY
@@ -128,7 +137,7 @@ class _Search:
 
 @compiled
 def dot(first: Floats, second: Floats) -> float:
-    """Four running sums, in an order of their own."""
+    """The dot product, by four running sums: a fixed order, and no sum waits for another."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = first.size - first.size % 4
     for i in range(0, whole, 4):
@@ -151,7 +160,7 @@ def _direction(
     kept: int,
     newest: int,
 ) -> Floats:
-    """The two-loop recursion; the memory is a ring that ends at `newest`."""
+    """The two-loop recursion, algorithm 7.4; the memory is a ring buffer that ends at `newest`."""
     memory = moves.shape[0]
     direction = -gradient
     weights = np.empty(memory)
@@ -160,7 +169,7 @@ def _direction(
         weights[i] = dot(moves[i], direction) / curvatures[i]
         for k in range(direction.size):
             direction[k] -= weights[i] * changes[i, k]
-    # The diagonal is scaled to the curvature met last (Nocedal and Wright, (7.20)).
+    # The diagonal is scaled to the curvature of the last step (Nocedal and Wright, (7.20)).
     scale = 1.0
     if kept:
         spread = 0.0

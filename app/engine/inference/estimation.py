@@ -1,6 +1,6 @@
 """Graphical models fitted to noisy marginals: regularised maximum entropy.
 
-Of all distributions p over the axes, the one is wanted that minimises
+The estimate is the distribution p over the axes that minimises
 
     1/2 sum_i (N mu_i(p) - y_i)^2 / sigma_i^2  +  c KL(p || prior),
 
@@ -8,19 +8,19 @@ where mu_i(p) are the probabilities of the measured cells, y_i the noisy counts,
 standard deviations, and N the number of rows. The prior has independent axes with the noisy
 one-way marginals, unless a base measure is given in its place. The terms are half the chi-square
 of the noise, and a penalty of `c` for each nat. The penalty is more than a numerical device: it
-shrinks noise that looks like dependence, and the estimate is nearer to the truth than that of
-the least chi-square. The best p has log-linear form,
-p ~ prior exp(sum_i theta_i [cell i]), and theta minimises the smooth, strongly convex dual
-(Dudik, Phillips and Schapire 2007, section 5)
+shrinks noise that looks like dependence, and the estimate is nearer to the truth than the one
+with the least chi-square. The best p has log-linear form, p ~ prior exp(sum_i theta_i [cell i]),
+and theta minimises the smooth, strongly convex dual (Dudik, Phillips and Schapire 2007, section
+5)
 
     log Z(theta) - <theta, y> / N + (c / 2) sum_i (sigma_i / N)^2 theta_i^2.
 
 Its gradient, N mu_i - y_i + c sigma_i^2 theta_i / N in counts, also measures how far p is from
 the best: the duality gap is half the sum of squares of gradient_i / sigma_i, in half chi-squares.
 
-Where axes have cells in order, squares of differences between adjoining theta are added to
-those of theta (`smoothness_penalty`). In the primal, the chi-square then forgives noise that
-jumps from cell to cell, and the gap is at most what it would be without.
+If the cells of an axis have an order, squares of differences between adjoining theta are added
+to the squares of theta (`smoothness_penalty`). In the primal problem this lowers the cost of
+noise that jumps from cell to cell. The duality gap does not become larger.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import (
     AxisNames,
     NoisyMarginal,
-    Pooled,
+    PooledMarginal,
     StructuralZeros,
     check_axes,
     into_table_order,
-    pooled,
+    pool,
     table_order,
 )
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.prior import Factor, in_table_order, independent_axes
 from app.engine.inference.propagation import Propagation
-from app.engine.inference.smoothness_penalty import walks
+from app.engine.inference.smoothness_penalty import random_walks
 
 Floats = NDArray[np.float64]
 
@@ -67,27 +67,29 @@ def fit(
 ) -> GraphicalModel:
     """The model of `total` rows that fits the noisy counts; deterministic.
 
-    Its junction tree holds every measured set of axes, and those of `cliques`, `zeros` and `base`.
-    `base` takes the place of the prior of independent axes: what is not measured stays as it says.
-    `shrinkage` is how many standard deviations, of a typical measured cell, a potential of 1
-    pulls its cell's count: c is shrinkage * N / sigma, sigma the root mean square. Best is from
-    0.5, where counts are far above the noise, to 3. Towards 0 the fit becomes the least
-    chi-square, and slow: below 0.01 `most_steps` may end it first. `ordered` gives how many cells
-    of an axis, from the first, lie in order: in sets of several axes the potentials of neighbours
-    are pulled together `smoothness` times as strongly as to 0.
+    The cliques of its junction tree contain every measured set of axes, and those of `cliques`,
+    `zeros` and `base`. `base` replaces the prior of independent axes: what is not measured stays
+    as in the base. `shrinkage` sets the strength of the penalty: a potential of 1 moves the count
+    of a typical measured cell by that many standard deviations. So c is shrinkage * N / sigma,
+    where sigma is the root mean square of the standard deviations. The best values lie between
+    0.5, for counts far above the noise, and 3. Near 0 the fit minimises the chi-square alone and
+    is slow: below 0.01 it may end by `most_steps`. `ordered` gives for an axis how many of its
+    cells, from the first on, have an order. In marginals of several axes, the penalty on the
+    differences of adjoining potentials is `smoothness` times that on the potentials.
 
-    Otherwise it ends when the root mean square of the gradient, in standard deviations of each
-    noisy count, is at most `tolerance`: half the chi-square plus the pull then exceeds its least
-    by no more than `tolerance**2 / 2` for each cell. `start` is a model whose potentials are
-    taken over where it measured the same axes. Totals below one row count as one row. Raises
-    `ValueError` for axes that the shape lacks and `InfeasibleZerosError` for zeros that leave no
-    cell.
+    The fit ends when the root mean square of the gradient, in standard deviations of each noisy
+    count, is at most `tolerance`. The objective then exceeds its minimum by at most
+    `tolerance**2 / 2` for each cell. `start` is a model from which the potentials of the same
+    measured axes are taken. A total below one row counts as one row.
+
+    Raises `ValueError` for axes that the shape lacks and `InfeasibleZerosError` for structural
+    zeros that leave no cell.
     """
     if not 0 < shrinkage < np.inf or not tolerance > 0:
-        raise ValueError("shrinkage and tolerance are positive")
+        raise ValueError("shrinkage and tolerance must be positive, shrinkage also finite")
     if not 0 <= smoothness < np.inf:
-        raise ValueError("smoothness is not negative")
-    targets = pooled(shape, measured)
+        raise ValueError("smoothness must be finite and not negative")
+    targets = pool(shape, measured)
     prior = independent_axes(shape, targets) if base is None else in_table_order(shape, base)
     fixed = [*prior, *_masks(shape, zeros)]
     factors = [target.axes for target in targets]
@@ -113,34 +115,34 @@ def _masks(
 class _Dual:
     """The dual function, with one variable for each measured cell.
 
-    Where a marginal's noisy counts do not add up to N, the difference is spread over its cells
-    in proportion to their variances. That changes theta by a constant, and no share; it takes
-    a nearly flat direction out of the search.
+    If a marginal's noisy counts do not add up to N, the difference is distributed over its cells
+    in proportion to their variances. That changes theta by a constant and changes no probability,
+    but it removes a nearly flat direction from the search.
     """
 
     def __init__(
         self,
         propagation: Propagation,
-        targets: Sequence[Pooled],
+        targets: Sequence[PooledMarginal],
         total: float,
         shrinkage: float,
         ordered: Mapping[str, int],
         smoothness: float,
     ) -> None:
         self._propagation = propagation
-        self._shares = np.empty(propagation.length)
+        self._observed = np.empty(propagation.length)
         variances = np.empty(propagation.length)
         for target, place in zip(targets, propagation.places.values(), strict=True):
             missing = total - target.values.sum()
-            share = target.variance / target.variance.sum()
-            self._shares[place] = (target.values + missing * share) / total
+            part = target.variance / target.variance.sum()
+            self._observed[place] = (target.values + missing * part) / total
             variances[place] = target.variance / total**2
         self._precisions = 1 / variances
         self._pulls = shrinkage * variances / np.sqrt(variances.mean() if variances.size else 1.0)
         self._walks = tuple(
             walk
             for target, place in zip(targets, propagation.places.values(), strict=True)
-            for walk in walks(
+            for walk in random_walks(
                 target.axes,
                 propagation.tree.shape,
                 ordered,
@@ -150,25 +152,29 @@ class _Dual:
         )
 
     def start(self, model: GraphicalModel | None) -> Floats:
-        """Zero or the model's potentials, cut to what the best can be without neighbours: its
-        shares are >= 0."""
-        theta = np.zeros(self._shares.size)
+        """Zero, or the model's potentials where it measured the same axes.
+
+        At the minimum without a smoothness penalty, probability + pull * theta = observed. A
+        probability is not negative, so theta is at most observed / pull; larger ones are cut.
+        """
+        theta = np.zeros(self._observed.size)
         if model is not None:
             for axes, place in self._propagation.places.items():
                 known = model.potentials.get(axes)
                 if known is not None and known.size == place.stop - place.start:
                     theta[place] = known
-        most: Floats = np.minimum(theta, self._shares / self._pulls)
+        most: Floats = np.minimum(theta, self._observed / self._pulls)
         return most
 
     def at(self, theta: Floats) -> Point:
-        log_partition, shares = self._propagation.run(theta)
+        log_partition, probabilities = self._propagation.run(theta)
         pull = self._pulls * theta
-        diagonal = shares * (1 - shares) + self._pulls
+        # The second derivative of log Z is the covariance of the cells; this is its diagonal.
+        diagonal = probabilities * (1 - probabilities) + self._pulls
         for walk in self._walks:
             walk.add(theta, pull, diagonal)
-        gradient = shares - self._shares + pull
-        value = log_partition - dot(theta, self._shares - 0.5 * pull)
+        gradient = probabilities - self._observed + pull
+        value = log_partition - dot(theta, self._observed - 0.5 * pull)
         squares = dot(gradient * gradient, self._precisions)
         residual = float(np.sqrt(squares / max(1, theta.size)))
         return Point(theta, value, gradient, diagonal, residual)
@@ -176,10 +182,11 @@ class _Dual:
 
 def _model(propagation: Propagation, descent: Descent) -> GraphicalModel:
     theta = descent.point.place
+    # The last evaluation may have been a trial step that was refused, so the buffers are refilled.
     propagation.run(theta)
     return GraphicalModel(
         propagation.tree,
-        propagation.shares(),
+        propagation.probabilities(),
         {axes: theta[place].copy() for axes, place in propagation.places.items()},
         descent.point.residual,
         descent.evaluations,

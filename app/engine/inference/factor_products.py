@@ -1,9 +1,9 @@
 """How factors over few axes are added up into a table over many, and summed out of it again.
 
-Adding the factors one by one would pass over the whole table once for each. They are joined
-two and two instead, those first whose union is smallest, so that only the last one or two
-additions are as large as the table. Summing out goes the same way back: the marginal on each
-factor's axes is taken from the smallest table that was made on the way.
+Adding the factors one by one would pass over the whole table once per factor. Instead they are
+added in pairs, first the pair with the fewest cells in its union, so that only the last one or
+two additions are as large as the table. Summing out takes the same steps backwards: the marginal
+on each factor's axes comes from the smallest intermediate table that holds them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """The table `out` over the axes of both tables `first` and `second`, by their numbers."""
+    """Table number `out` is the sum of tables `first` and `second`, over the axes of both."""
 
     out: int
     first: int
@@ -61,51 +61,52 @@ def additions(
 
 
 class _Pairs:
-    """Pairs of tables that wait to be joined, by the size of their union, then by their places.
+    """Pairs of tables that wait to be added, by the cells of their union, then by their places.
 
-    Axes of one cell make no union larger. Of tables that are alike in all other axes, as dozens
-    are in a clique with many such axes, only the first two can be in the cheapest pair, so that
-    no others are priced; and what was priced is kept until one of the pair is taken.
+    Axes of one cell do not enlarge a union. Tables with the same axes otherwise are of one kind;
+    a clique with many axes of one cell has dozens of them. Only the first two of a kind can be in
+    the cheapest pair, so only these are priced. A price is kept until one of its pair is taken.
     """
 
     def __init__(self, shape: Mapping[str, int]) -> None:
         self._shape = shape
         self._kinds: list[frozenset[str]] = []
-        self._alike: dict[frozenset[str], deque[int]] = {}
+        self._waiting: dict[frozenset[str], deque[int]] = {}
         self._taken: set[int] = set()
         self._priced: list[tuple[int, int, int]] = []
 
     def add(self, axes: Iterable[str]) -> None:
-        """One more table, at the place after the last."""
+        """Adds a table, at the place after the last."""
         kind = frozenset(axis for axis in axes if self._shape[axis] > 1)
-        alike = self._alike.setdefault(kind, deque())
-        alike.append(len(self._kinds))
+        waiting = self._waiting.setdefault(kind, deque())
+        waiting.append(len(self._kinds))
         self._kinds.append(kind)
-        if len(alike) <= 2:
+        if len(waiting) <= 2:
             self._price(kind)
 
     def take_cheapest(self) -> tuple[int, int]:
-        """The places of the two whose union is smallest, which wait no longer."""
+        """Removes the two tables with the smallest union, and returns their places."""
         while True:
+            # The heap may still hold pairs with a table that was taken; they are skipped.
             _, first, second = heappop(self._priced)
             if self._taken.isdisjoint((first, second)):
                 break
         self._taken |= {first, second}
         for place in (first, second):
-            alike = self._alike[self._kinds[place]]
-            alike.popleft()
-            if not alike:
-                del self._alike[self._kinds[place]]
-        for kind in {self._kinds[first], self._kinds[second]} & self._alike.keys():
+            waiting = self._waiting[self._kinds[place]]
+            waiting.popleft()
+            if not waiting:
+                del self._waiting[self._kinds[place]]
+        for kind in {self._kinds[first], self._kinds[second]} & self._waiting.keys():
             self._price(kind)
         return first, second
 
     def _price(self, kind: frozenset[str]) -> None:
-        """The pairs of the first of a kind: with the second, and with the first of each other."""
-        first, *more = islice(self._alike[kind], 2)
+        """Prices the first of a kind with the second, and with the first of each other kind."""
+        first, *more = islice(self._waiting[kind], 2)
         for second in more:
             self._push(kind, first, second)
-        for other, places in self._alike.items():
+        for other, places in self._waiting.items():
             if other != kind:
                 self._push(kind | other, first, places[0])
 
@@ -115,10 +116,10 @@ class _Pairs:
 
 
 def row_starts(shape: Mapping[str, int], whole: AxisNames, part: AxisNames) -> tuple[Places, bool]:
-    """Where each row of a table over `whole` begins in the flat table over `part`.
+    """Where each row of a table over `whole` begins in the flat table over `part`, shape (rows,).
 
-    A row runs along the last axis of `whole`; the flag tells whether `part` holds that axis,
-    so that its cells go along. Both are in table order.
+    A row runs along the last axis of `whole`. The flag is true if `part` has that axis too: then
+    its cells run along with the row. Both are in table order.
     """
     stride, strides = 1, {}
     for axis in reversed(part):

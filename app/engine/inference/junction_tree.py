@@ -1,8 +1,9 @@
 """Junction trees: cliques of axes on which a distribution of low-order factors is exact.
 
-The axes of each factor are joined in a graph, the graph is made chordal by eliminating axes
-one by one, and the maximal cliques are hung in a tree in which the cliques that hold an axis
-are connected (Lauritzen and Spiegelhalter 1988; Koller and Friedman 2009, chapters 9 and 10).
+In a graph of the axes, the axes of each factor are connected. Eliminating the axes one by one
+makes the graph chordal. Its maximal cliques form a tree with the running intersection property:
+the cliques that hold an axis are connected (Lauritzen and Spiegelhalter 1988;
+Koller and Friedman 2009, chapters 9 and 10).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.engine.inference.elimination import eliminated
+from app.engine.inference.elimination import elimination_cliques
 from app.engine.inference.measurements import AxisNames, check_axes, table_order
 
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques in an order that puts parents first; `parents[0]` is -1, the root.
+    """Cliques, parents before children; `parents[0]` is -1, the root. Made with `of`.
 
-    Axes within a clique are in table order. Parts of the graph that no factor joins hang
-    together by empty separators, so the tree is one. Make it with `of`.
+    Axes within a clique are in table order. Unconnected parts of the graph are linked by empty
+    separators, so that there is one tree.
     """
 
     shape: Mapping[str, int]
@@ -30,51 +31,54 @@ class JunctionTree:
 
     @classmethod
     def of(cls, shape: Mapping[str, int], cliques: Iterable[AxisNames]) -> JunctionTree:
-        """The tree over all axes of the shape, such that each of `cliques` lies in a clique.
+        """The tree over all axes of the shape; each of `cliques` lies in one of its cliques.
 
         Min-fill elimination, ties broken by the cells of the clique made and then by table
-        order; a maximum-weight spanning tree over the separators, rooted at the largest clique.
-        Deterministic. Raises `ValueError` for an unknown axis or an axis without cells.
+        order; then a maximum-weight spanning tree over the separators (Koller and Friedman 2009,
+        section 10.4.2), rooted at the largest clique. Deterministic.
+
+        Raises `ValueError` for an unknown axis or an axis without cells.
         """
         if not shape or any(cells < 1 for cells in shape.values()):
-            raise ValueError("a shape has axes, and each of them a cell")
+            raise ValueError("a shape needs an axis, and each axis a cell")
         order = table_order(shape)
-        members, kept = eliminated(shape, order, cliques)
+        members, kept = elimination_cliques(shape, order, cliques)
         found = [
             tuple(axis for axis, inside in zip(order, row, strict=True) if inside)
             for row in members[kept]
         ]
-        return _hung(dict(shape), found)
+        return _spanning_tree(dict(shape), found)
 
     @classmethod
     def stored(
         cls, shape: Mapping[str, int], cliques: tuple[AxisNames, ...], parents: tuple[int, ...]
     ) -> JunctionTree:
-        """A tree that was taken apart; raises `ValueError` for what is no junction tree."""
+        """A tree from its stored parts; raises `ValueError` if they are not a junction tree."""
         tree = cls(dict(shape), cliques, parents)
         tree._check()
         return tree
 
     def _check(self) -> None:
         if not self.cliques or len(self.parents) != len(self.cliques):
-            raise ValueError("each clique has a parent")
+            raise ValueError("each clique needs a parent")
         if self.parents[0] != -1 or any(
             not 0 <= parent < child for child, parent in enumerate(self.parents) if child
         ):
-            raise ValueError("parents come before their children")
+            raise ValueError("parents must come before their children")
         order = table_order(self.shape)
         seen: set[str] = set()
         for clique, separator in zip(self.cliques, self.separators, strict=True):
             check_axes(self.shape, clique, None)
             if clique != tuple(axis for axis in order if axis in clique):
-                raise ValueError("the axes of a clique are in table order")
+                raise ValueError("the axes of a clique must be in table order")
             if seen.issuperset(clique):
-                raise ValueError("each clique brings an axis of its own")
+                raise ValueError("each clique must have an axis that the cliques before it lack")
+            # The running intersection property: all earlier axes come through the parent.
             if not seen.intersection(clique) <= set(separator):
-                raise ValueError("the cliques that hold an axis are connected")
+                raise ValueError("the cliques that hold an axis must be connected")
             seen.update(clique)
         if seen != set(self.shape):
-            raise ValueError("each axis is in a clique")
+            raise ValueError("each axis must be in a clique")
 
     @cached_property
     def separators(self) -> tuple[AxisNames, ...]:
@@ -85,7 +89,7 @@ class JunctionTree:
         )
 
     def rooted_at(self, root: int) -> tuple[JunctionTree, tuple[int, ...]]:
-        """The same tree hung at another clique, and for each of its cliques the number here."""
+        """The same tree with another root, and for each of its cliques the number in this tree."""
         order, parents, place = [root], [-1], {root: 0}
         for clique in order:
             for near in self.neighbours[clique]:
@@ -137,8 +141,8 @@ def cells_of(shape: Mapping[str, int], axes: Iterable[str]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-def _hung(shape: dict[str, int], cliques: list[AxisNames]) -> JunctionTree:
-    """Prim's maximum spanning tree by shared axes; the cliques are numbered as they join."""
+def _spanning_tree(shape: dict[str, int], cliques: list[AxisNames]) -> JunctionTree:
+    """Prim's maximum spanning tree, weighted by shared axes; cliques are numbered as they join."""
     sets = [set(clique) for clique in cliques]
     sizes = [cells_of(shape, clique) for clique in cliques]
     root = max(range(len(cliques)), key=lambda i: (sizes[i], -i))
@@ -149,6 +153,7 @@ def _hung(shape: dict[str, int], cliques: list[AxisNames]) -> JunctionTree:
         parents.append(waiting.pop(nearest)[1])
         number = len(joined)
         joined.append(nearest)
+        # A clique keeps its earlier parent among equals, so the tree is deterministic.
         for i, (shared, _) in waiting.items():
             closer = len(sets[nearest] & sets[i])
             if closer > shared:

@@ -1,4 +1,4 @@
-"""What is known of a distribution before it is fitted: noisy counts and impossible cells."""
+"""The input of a fit: noisy marginals and structural zeros."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class NoisyMarginal:
 
     def __post_init__(self) -> None:
         if len(set(self.axes)) != len(self.axes) or self.values.ndim != len(self.axes):
-            raise ValueError("a marginal has one dimension for each of its distinct axes")
+            raise ValueError("a marginal needs distinct axes and one dimension for each")
         if not np.isfinite(self.values).all():
-            raise ValueError("noisy counts are finite")
+            raise ValueError("noisy counts must be finite")
         if not (np.isfinite(self.variance).all() and np.greater(self.variance, 0).all()):
-            raise ValueError("variances are finite and positive")
+            raise ValueError("variances must be finite and positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class StructuralZeros:
 
     def __post_init__(self) -> None:
         if len(set(self.axes)) != len(self.axes) or self.allowed.ndim != len(self.axes):
-            raise ValueError("a mask has one dimension for each of its distinct axes")
+            raise ValueError("a mask needs distinct axes and one dimension for each")
         if self.allowed.dtype != np.bool_ or not self.allowed.any():
-            raise ValueError("a mask is boolean and allows a cell")
+            raise ValueError("a mask must be boolean and allow at least one cell")
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
-    """All that was measured over one set of axes: means weighted by precision, and variances."""
+class PooledMarginal:
+    """All measurements over one set of axes: precision-weighted means and their variances, flat."""
 
     axes: AxisNames
     values: Floats
@@ -55,16 +55,16 @@ class Pooled:
 
 
 def table_order(shape: Mapping[str, int]) -> tuple[str, ...]:
-    """The axes by growing number of cells, ties in the shape's order.
+    """The axes by increasing number of cells, ties in the shape's order.
 
-    All tables of the engine list their axes so: the last axis, which the loops run along, is
-    then the longest.
+    All tables of inference have their axes in this order. The inner loops run along the last
+    axis, which is then the longest.
     """
     return tuple(sorted(shape, key=lambda axis: shape[axis]))
 
 
 def check_axes(shape: Mapping[str, int], axes: AxisNames, cells: tuple[int, ...] | None) -> None:
-    """Raises `ValueError` for an axis that is unknown or has another number of cells."""
+    """Raises `ValueError` if an axis is unknown or, with `cells`, has another number of cells."""
     unknown = [axis for axis in axes if axis not in shape]
     if unknown:
         raise ValueError(f"no axis of the shape is named {unknown[0]!r}")
@@ -84,8 +84,12 @@ def into_table_order(
     return tuple(axes[i] for i in ranks), table.transpose(ranks)
 
 
-def pooled(shape: Mapping[str, int], measured: Sequence[NoisyMarginal]) -> tuple[Pooled, ...]:
-    """One entry for each set of axes, in the order first met; flat values in table order."""
+def pool(shape: Mapping[str, int], measured: Sequence[NoisyMarginal]) -> tuple[PooledMarginal, ...]:
+    """The pooled marginal of each set of axes, in the order of first occurrence.
+
+    Values are flat and in table order. Weighting by precision, the inverse of the variance, gives
+    the linear unbiased estimate of least variance.
+    """
     rank = {axis: i for i, axis in enumerate(table_order(shape))}
     precision: dict[AxisNames, Floats] = {}
     weighted: dict[AxisNames, Floats] = {}
@@ -100,5 +104,6 @@ def pooled(shape: Mapping[str, int], measured: Sequence[NoisyMarginal]) -> tuple
         precision[axes] += weight.ravel()
         weighted[axes] += (values * weight).ravel()
     return tuple(
-        Pooled(axes, weighted[axes] / weight, 1 / weight) for axes, weight in precision.items()
+        PooledMarginal(axes, weighted[axes] / weight, 1 / weight)
+        for axes, weight in precision.items()
     )

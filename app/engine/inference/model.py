@@ -1,4 +1,4 @@
-"""Fitted graphical models: a junction tree and each clique's share of each cell."""
+"""Fitted graphical models: a junction tree with the marginal probabilities of each clique."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from app.engine.inference.answering import Answering
+from app.engine.inference.answering import MarginalQueries
 from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import AxisNames
 from app.engine.inference.prior import Factor
@@ -22,15 +22,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GraphicalModel:
-    """A distribution over the axes of a tree, given by consistent shares of its cliques.
+    """A distribution over the axes of a tree, given by consistent marginals of its cliques.
 
-    `shares[i]` has one dimension for each axis of `tree.cliques[i]` and adds up to 1. The
-    `potentials` by which it was fitted are there for a warm start, flat and in table order.
-    `residual` says how well the fit converged (see `estimation.fit`), `evaluations` what it took.
+    `probabilities[i]` has one dimension for each axis of `tree.cliques[i]` and adds up to 1.
+    `potentials` are those of the fit, flat and in table order; a warm start reuses them.
+    `residual` says how well the fit converged (see `estimation.fit`). `evaluations` is the
+    number of evaluations of the dual.
     """
 
     tree: JunctionTree
-    shares: tuple[Floats, ...]
+    probabilities: tuple[Floats, ...]
     potentials: Mapping[AxisNames, Floats] = field(default_factory=dict)
     residual: float = 0.0
     evaluations: int = 0
@@ -40,44 +41,46 @@ class GraphicalModel:
         return self.tree.shape
 
     def marginal(self, axes: AxisNames) -> Floats:
-        """Shares over the axes, in the order asked, within a clique or across cliques."""
+        """The probabilities over any axes, one dimension for each, in the given order."""
         return self.marginals([axes])[0]
 
-    def marginals(self, asked: Sequence[AxisNames]) -> list[Floats]:
-        """`marginal` of each; what they share on the way between cliques is computed once."""
-        return list(self.each_marginal(asked))
+    def marginals(self, requested: Sequence[AxisNames]) -> list[Floats]:
+        """`marginal` of each set of axes; messages that several need are computed once."""
+        return list(self.each_marginal(requested))
 
-    def each_marginal(self, asked: Iterable[AxisNames]) -> Iterator[Floats]:
+    def each_marginal(self, requested: Iterable[AxisNames]) -> Iterator[Floats]:
         """`marginals` one by one, so that not all are held at once."""
-        answering = Answering(self.tree, self.shares)
-        for axes in asked:
+        queries = MarginalQueries(self.tree, self.probabilities)
+        for axes in requested:
             with one_thread():
-                marginal = answering.marginal(axes)
+                marginal = queries.marginal(axes)
             yield marginal
 
     def factors(self) -> tuple[Factor, ...]:
-        """The model as a base measure: of each clique the logarithms of its shares given its
-        separator, -inf where it has none."""
+        """The model as a base measure: for each clique the log probabilities given its separator.
+
+        Cells without probability have -inf.
+        """
         return tuple(
             Factor(clique, _conditional(table, clique, separator))
             for table, clique, separator in zip(
-                self.shares, self.tree.cliques, self.tree.separators, strict=True
+                self.probabilities, self.tree.cliques, self.tree.separators, strict=True
             )
         )
 
     def sample(
         self, rows: int, rng: np.random.Generator, *, exact: bool = False
     ) -> dict[str, NDArray[np.int64]]:
-        """Cells of `rows` rows, int64 for each axis, in random order.
+        """Rows drawn from the model: for each axis the cell numbers, int64, shape (rows,).
 
-        Counts of cliques follow the shares as closely as whole rows can, and those of other
-        pairs of axes far closer than independent rows would. With `exact`, rows are drawn
-        independently of each other.
+        Rows are in random order. The counts of a clique follow its probabilities as closely as
+        whole rows can, and those of other pairs of axes far closer than independent rows would.
+        With `exact`, rows are drawn independently of each other.
         """
-        return sample(self.tree, self.shares, rows, rng, exact=exact)
+        return sample(self.tree, self.probabilities, rows, rng, exact=exact)
 
     def arrays(self) -> dict[str, NDArray[np.int64] | Floats]:
-        """What `from_arrays` needs beside the shape: numbers of axes, parents, and shares."""
+        """What `from_arrays` needs besides the shape. The names are part of stored models."""
         order = {axis: i for i, axis in enumerate(self.shape)}
         return {
             "clique_axes": np.array(
@@ -85,41 +88,49 @@ class GraphicalModel:
             ),
             "clique_lengths": np.array([len(c) for c in self.tree.cliques], dtype=np.int64),
             "parents": np.array(self.tree.parents, dtype=np.int64),
-            "shares": np.concatenate([table.ravel() for table in self.shares]),
+            "shares": np.concatenate([table.ravel() for table in self.probabilities]),
         }
 
     @classmethod
     def from_arrays(
         cls, shape: Mapping[str, int], arrays: Mapping[str, NDArray[np.generic]]
     ) -> GraphicalModel:
-        """Raises `ValueError` for arrays that are no model over this shape. Trusts nothing."""
+        """A model from stored arrays, all of which are checked.
+
+        Raises `ValueError` for arrays that are not a model over this shape.
+        """
         tree = _stored_tree(shape, arrays)
         flat = _vector(arrays, "shares", np.float64).astype(np.float64)
         if flat.size != tree.cells or not np.isfinite(flat).all() or (flat < 0).any():
-            raise ValueError("the stored shares do not fit their cliques")
+            raise ValueError("the stored probabilities do not fit their cliques")
         ends = np.cumsum(tree.sizes)[:-1]
-        shares = tuple(
+        probabilities = tuple(
             part.reshape([tree.shape[axis] for axis in clique])
             for part, clique in zip(np.split(flat, ends), tree.cliques, strict=True)
         )
-        model = cls(tree, shares)
+        model = cls(tree, probabilities)
         model._check_consistency()
         return model
 
     def _check_consistency(self) -> None:
-        for number, (table, parent) in enumerate(zip(self.shares, self.tree.parents, strict=True)):
+        for number, (table, parent) in enumerate(
+            zip(self.probabilities, self.tree.parents, strict=True)
+        ):
             own = _summed(table, self.tree.cliques[number], self.tree.separators[number])
             expected = np.ones(())
             if number:
                 expected = _summed(
-                    self.shares[parent], self.tree.cliques[parent], self.tree.separators[number]
+                    self.probabilities[parent],
+                    self.tree.cliques[parent],
+                    self.tree.separators[number],
                 )
+            # Rounding of a fit is far below these tolerances; a changed file is not.
             if not np.allclose(own, expected, rtol=1e-6, atol=1e-9):
-                raise ValueError("the stored shares of two cliques disagree")
+                raise ValueError("the stored probabilities of two cliques disagree")
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Products of tables within are made by one thread: several would change the last bits."""
+    """Limits matrix products within to one thread: several threads would change the last bits."""
     limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limited
 

@@ -1,9 +1,8 @@
-"""Marginals of many pairs of axes of a calibrated junction tree, gathered together.
+"""Marginals of many pairs of axes of a calibrated junction tree, computed together.
 
-Where `answering` carries the axes of one marginal over the separators between their cliques, a
-message is carried over each edge here, in either direction: the shares of (an axis, the separator)
-for every axis beyond the edge, all of them stacked. The work then grows with the edges of the tree
-and no more with the pairs.
+`answering` passes messages for the axes of one marginal. Here one message passes over each edge
+in each direction. It holds the probabilities of (axis, separator) for every axis beyond the edge,
+stacked along one dimension. So the work grows with the edges of the tree, not with the pairs.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from app.engine.inference.model import GraphicalModel, one_thread
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 
-# Cells of all messages that are held at once: 64 MB.
+# Cells of all messages that are in memory at once: 64 MB.
 _MOST_IN_MESSAGES = 2**23
 
-# Cells of the marginals of one axis with all those beyond an edge, if they are made together.
+# Up to this many cells, 8 MB, the marginals of an axis with all axes of a message are one product.
 _MOST_JOINED = 2**20
 
-# The axis of a message along which the cells of many axes lie; no column has this name.
+# The dimension of a message along which many axes are stacked; no column has an empty name.
 _STACKED = ""
 
 
@@ -41,7 +40,7 @@ def pair_marginals(model: GraphicalModel, pairs: Sequence[Pair]) -> list[Floats]
     found: dict[Pair, Floats] = {}
     with one_thread():
         for batch in _batches(model.tree, list(sources)):
-            gathered = _Gathered(model.tree, model.shares, batch)
+            gathered = _Gathered(model.tree, model.probabilities, batch)
             asked: dict[str, list[str]] = {}
             for source in batch:
                 for other in sources[source]:
@@ -53,7 +52,7 @@ def pair_marginals(model: GraphicalModel, pairs: Sequence[Pair]) -> list[Floats]
 
 
 def _batches(tree: JunctionTree, axes: Sequence[str]) -> Iterator[list[str]]:
-    """Axes whose messages are held together; each is in one message over each edge at most."""
+    """Batches of axes whose messages fit in memory together."""
     separators = sum(math.prod(tree.shape[axis] for axis in each) for each in tree.separators)
     batch: list[str] = []
     cells = 0
@@ -68,9 +67,9 @@ def _batches(tree: JunctionTree, axes: Sequence[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class _Message:
-    """Shares of (source, separator), the cells of all sources stacked along the first axis.
+    """Probabilities of (source, separator); the cells of all sources are stacked along dimension 0.
 
-    `places` tells where each source's cells lie in it.
+    `places` gives the slice of each source.
     """
 
     table: Floats
@@ -82,31 +81,32 @@ class _Message:
         return (_STACKED, *self.separator)
 
     def of(self, source: str) -> _Message:
-        """What it says of one source."""
+        """The part for one source."""
         place = self.places[source]
         alone = {source: slice(0, place.stop - place.start)}
         return _Message(self.table[place], self.separator, alone)
 
 
 class _Gathered:
-    """What is known of some axes, the sources, at every clique of the tree."""
+    """All messages for some axes, the sources: one over each edge in each direction."""
 
     def __init__(
-        self, tree: JunctionTree, shares: Sequence[Floats], sources: Sequence[str]
+        self, tree: JunctionTree, probabilities: Sequence[Floats], sources: Sequence[str]
     ) -> None:
         self._tree = tree
-        self._shares = shares
+        self._probabilities = probabilities
         self._sources = sources
         self._rank = {axis: i for i, axis in enumerate(table_order(tree.shape))}
         self._projected: dict[tuple[int, AxisNames], Floats] = {}
         self._messages: dict[tuple[int, int], _Message] = {}
+        # Upward first: a downward message needs the messages of all other neighbours.
         for parent, child in reversed(tree.edges):
             self._send(child, parent)
         for parent, child in tree.edges:
             self._send(parent, child)
 
     def marginals(self, sources: Sequence[str], other: str) -> Iterator[Floats]:
-        """Shares over (source, other) of each source."""
+        """The marginal over (source, other) of each source."""
         home = self._tree.home((other,))
         assert home is not None
         arrived = [self._messages[neighbour, home] for neighbour in self._tree.neighbours[home]]
@@ -132,12 +132,12 @@ class _Gathered:
         if known is None:
             own = self._tree.cliques[clique]
             left_out = tuple(i for i, axis in enumerate(own) if axis not in axes)
-            known = np.asarray(self._shares[clique].sum(axis=left_out))
+            known = np.asarray(self._probabilities[clique].sum(axis=left_out))
             self._projected[clique, axes] = known
         return known
 
     def _send(self, origin: int, target: int) -> None:
-        """The message of all sources that lie beyond the edge and not in the target."""
+        """Computes the message of all sources on the origin's side that the target lacks."""
         own, theirs = self._tree.cliques[origin], self._tree.cliques[target]
         separator = tuple(axis for axis in own if axis in theirs)
         tables, places, rows = [], {}, 0
@@ -162,7 +162,7 @@ class _Gathered:
         return np.moveaxis(self._project(clique, axes), axes.index(source), 0)
 
     def _on(self, message: _Message, clique: int, wanted: AxisNames) -> Floats:
-        """What a message that arrived at a clique says of (its sources, wanted axes there)."""
+        """A message multiplied into a clique: probabilities of (its sources, wanted axes there)."""
         between = message.separator
         axes = self._ordered((*between, *wanted))
         conditional = given(message.table, message.axes, self._project(clique, between), between)

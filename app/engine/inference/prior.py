@@ -1,4 +1,4 @@
-"""The distribution that an estimate is pulled towards: independent axes, or a base measure."""
+"""The prior towards which an estimate shrinks: independent axes, or a base measure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.engine.inference.measurements import (
     AxisNames,
-    Pooled,
+    PooledMarginal,
     check_axes,
     into_table_order,
     table_order,
@@ -18,15 +18,17 @@ from app.engine.inference.measurements import (
 
 Floats = NDArray[np.float64]
 
-# No cell of an axis starts with less than this many standard errors of its count.
+# Noisy counts at or below 0 have no logarithm. Half a standard error is a count that they could
+# well have, so no cell of an axis gets less.
 _LEAST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Logarithms over some axes, one dimension each, -inf where no row can be.
+    """A factor of a base measure: logarithms over some axes, one dimension for each.
 
-    A base measure is the exponential of a sum of factors, norm left out.
+    A cell that can hold no row has -inf. The base measure is the exponential of the sum of its
+    factors, without a normalising constant.
     """
 
     axes: AxisNames
@@ -34,15 +36,18 @@ class Factor:
 
     def __post_init__(self) -> None:
         if len(set(self.axes)) != len(self.axes) or self.logs.ndim != len(self.axes):
-            raise ValueError("a factor has one dimension for each of its distinct axes")
+            raise ValueError("a factor needs distinct axes and one dimension for each")
         if np.isnan(self.logs).any() or not (self.logs < np.inf).all():
-            raise ValueError("logarithms of a factor are finite, or -inf")
+            raise ValueError("logarithms of a factor must be finite or -inf")
 
 
 def in_table_order(
     shape: Mapping[str, int], factors: Sequence[Factor]
 ) -> list[tuple[AxisNames, Floats]]:
-    """Raises `ValueError` for axes that the shape lacks, or has with other cells."""
+    """The axes and logarithms of each factor, in table order.
+
+    Raises `ValueError` for axes that the shape lacks, or that have another number of cells there.
+    """
     rank = {axis: i for i, axis in enumerate(table_order(shape))}
     ordered = []
     for factor in factors:
@@ -52,12 +57,12 @@ def in_table_order(
 
 
 def independent_axes(
-    shape: Mapping[str, int], targets: Sequence[Pooled]
+    shape: Mapping[str, int], targets: Sequence[PooledMarginal]
 ) -> list[tuple[AxisNames, Floats]]:
-    """Logarithms of each axis's shares; an axis that no marginal holds is uniform, and left out.
+    """The log probabilities of each axis; axes in no marginal are uniform and left out.
 
-    An axis's counts are taken from every marginal that holds it, summed over the other axes
-    and weighted by precision.
+    The counts of an axis are the precision-weighted means of all marginals that hold it, each
+    summed over its other axes.
     """
     known = [_counts(axis, shape, targets) for axis in shape]
     return [
@@ -67,7 +72,9 @@ def independent_axes(
     ]
 
 
-def _counts(axis: str, shape: Mapping[str, int], targets: Sequence[Pooled]) -> Floats | None:
+def _counts(
+    axis: str, shape: Mapping[str, int], targets: Sequence[PooledMarginal]
+) -> Floats | None:
     precision, weighted = np.zeros(shape[axis]), np.zeros(shape[axis])
     for target in targets:
         if axis in target.axes:

@@ -1,4 +1,4 @@
-"""Projection of noisy counts onto counts that could be real."""
+"""Projection of noisy counts onto the simplex: non-negative counts with a given total."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def onto_simplex(
 ) -> NDArray[np.float64]:
     """The non-negative array of sum `total` nearest to `values` in squared distance.
 
-    Any shape, kept; all zero if `total` is not positive. Squares are divided by `variance`,
-    positive and of the same shape, if it is given. The answer is
-    `max(values - shift * variance, 0)` for the one shift that meets the total (Held, Wolfe and
-    Crowder 1974).
+    The result has the shape of `values`. It is zero everywhere if `total` is not positive. If
+    `variance` is given, positive and of the same shape, squares are divided by it. The result is
+    `max(values - shift * variance, 0)`, where one shift gives the total (Held, Wolfe and Crowder
+    1974).
     """
     if total <= 0:
         return np.zeros(values.shape)
@@ -22,7 +22,9 @@ def onto_simplex(
     order = np.argsort(-(values / steps), axis=None, kind="stable")
     falling, room = values.ravel()[order], np.cumsum(steps.ravel()[order])
     excess = np.cumsum(falling) - total
+    # The cells that stay positive come first in this order; the last of them fixes the shift.
     kept = np.flatnonzero(falling * room > excess * steps.ravel()[order])[-1]
     projected = np.maximum(values - excess[kept] / room[kept] * steps, 0.0)
+    # Rounding leaves the sum slightly off; callers rely on the exact total.
     rescaled: NDArray[np.float64] = projected * (total / projected.sum())
     return rescaled

@@ -1,13 +1,14 @@
-"""Exact marginals of a log-linear model, by one pass up and one down a junction tree.
+"""Belief propagation: exact marginals of a log-linear model, by two passes over a junction tree.
 
-A clique's table of log potentials is the sum of its factors and of the messages from its
-children. Its message to the parent is the log-sum-exp over the axes that the parent lacks
-(Shafer and Shenoy 1990). The pass down is the derivative of the log partition in each of these
-sums (Darwiche 2003), so a clique's table is exponentiated once, and no number leaves the range
-of a float: what is kept of a clique is its distribution given the separator.
+In the upward pass, a clique's table of log potentials is the sum of its factors and of the
+messages from its children. Its message to the parent is the log-sum-exp over the axes that the
+parent lacks (Shafer and Shenoy 1990). The downward pass computes the derivative of the log
+partition function with respect to each of these sums (Darwiche 2003). So each table is
+exponentiated once. A clique keeps its distribution given the separator, so no number leaves the
+range of a float.
 
-The structure is laid out as arrays once; compiled loops walk over it, whatever the structure.
-Two threads take branches of the tree each, see `division`.
+The structure is laid out once, as arrays that compiled loops walk over. Two threads work on
+separate branches of the tree (`work_partition`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from app.engine.inference.exponential import exponentiate
 from app.engine.inference.factor_products import Addition, additions, row_starts
 from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
-from app.engine.inference.two_threads import together
+from app.engine.inference.two_threads import run_both
 from app.engine.inference.work_partition import DividedTree
 
 Floats = NDArray[np.float64]
@@ -32,14 +33,14 @@ Integers = NDArray[np.int64]
 
 
 class InfeasibleZerosError(ValueError):
-    """Structural zeros that leave no cell of the whole table."""
+    """Structural zeros that leave no possible cell in the whole table."""
 
 
 class Propagation:
-    """Reusable buffers for one structure: a tree, the axes of its factors, and fixed logs.
+    """Reusable buffers for one structure: a tree, the axes of its factors, and fixed factors.
 
-    Not safe for two threads at once. `length` counts the cells of all factors; potentials and
-    marginals are flat vectors of that length, factor after factor, each in table order.
+    Not safe for two threads at once. `length` is the number of cells of all factors. Potentials
+    and marginals are flat vectors, shape (length,): factor after factor, each in table order.
     """
 
     def __init__(
@@ -68,8 +69,12 @@ class Propagation:
         self._state = (self._logs, self._masses, sums, *layout.program(), self._root)
 
     def run(self, potentials: Floats) -> tuple[float, Floats]:
-        """The log partition, and the marginals on each factor; a view that the next run fills."""
+        """The log partition function and the marginals of all factors, shape (length,).
+
+        The marginals are a view; the next run overwrites it. Raises `InfeasibleZerosError`.
+        """
         self._logs[: self.length] = potentials
+        # The trunk needs the messages of all branches: it is last on the way up, first down.
         self._branches(_ascend)
         _ascend(*self._state, self._divided.trunk)
         log_partition = float(self._logs[self._root])
@@ -83,12 +88,12 @@ class Propagation:
     def _branches(self, passed: Callable[..., None]) -> None:
         own = partial(passed, *self._state, self._divided.own)
         if self._divided.other.size:
-            together(own, partial(passed, *self._state, self._divided.other))
+            run_both(own, partial(passed, *self._state, self._divided.other))
         else:
             own()
 
-    def shares(self) -> tuple[Floats, ...]:
-        """Each clique's share of each cell at the last run, as arrays of their own."""
+    def probabilities(self) -> tuple[Floats, ...]:
+        """The marginal of each clique at the last run, as new arrays."""
         return tuple(
             self._masses[place].reshape([self.tree.shape[axis] for axis in clique]).copy()
             for place, clique in zip(self._tables, self.tree.cliques, strict=True)
@@ -96,7 +101,7 @@ class Propagation:
 
 
 class _Layout:
-    """Numbers the tables: factors, fixed ones, an empty one a clique, messages, then sums."""
+    """Numbers the tables: factors, fixed factors, an empty one per clique, messages, then sums."""
 
     def __init__(
         self, tree: JunctionTree, factors: Sequence[AxisNames], fixed: Sequence[AxisNames]
@@ -119,6 +124,7 @@ class _Layout:
         for child, parent in enumerate(tree.parents):
             if child:
                 members[parent].append(self.messages + child)
+        # A sum has two terms in the program, so a clique with fewer takes its empty table.
         for number, (clique, own) in enumerate(zip(tree.cliques, members, strict=True), empty):
             padded = [*own, *[number] * (len(own) < 2)]
             self._add_up(clique, padded if len(padded) > 1 else [number, number])
@@ -137,7 +143,7 @@ class _Layout:
         self.tables.append(steps[-1].out)
 
     def program(self) -> tuple[Integers, Integers, Integers]:
-        """What the passes walk over: clique table, step table, row starts."""
+        """The arrays for the passes: an entry per clique, an entry per sum, and row starts."""
         rows: list[Integers] = []
         filled = 0
 
@@ -236,7 +242,7 @@ def _sum_out(whole: Floats, width: int, part: Floats, rows: Integers, along: int
 
 @compiled
 def _total(values: Floats) -> float:
-    """Four running sums, which do not wait for each other."""
+    """The sum, by four running sums: a processor need not wait for one to continue another."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = values.size - values.size % 4
     for i in range(0, whole, 4):
@@ -251,7 +257,7 @@ def _total(values: Floats) -> float:
 
 @compiled
 def _subtract_tops(table: Floats, width: int, tops: Floats, rows: Integers, along: int) -> None:
-    """Fills `tops` with the largest of the table over the axes that it lacks, and subtracts it."""
+    """Fills `tops` with the maxima over the axes that it lacks, and subtracts them."""
     tops[:] = -np.inf
     for row in range(rows.size):
         logs, i = table[row * width : (row + 1) * width], rows[row]
@@ -269,6 +275,7 @@ def _subtract_tops(table: Floats, width: int, tops: Floats, rows: Integers, alon
         if along:
             own = tops[i : i + width]
             for k in range(width):
+                # -inf less -inf would be nan; such cells stay impossible.
                 logs[k] = logs[k] - own[k] if own[k] > -np.inf else -np.inf
         elif tops[i] > -np.inf:
             top = tops[i]
@@ -278,11 +285,11 @@ def _subtract_tops(table: Floats, width: int, tops: Floats, rows: Integers, alon
 
 @compiled
 def _scale(
-    weights: Floats, width: int, shares: Floats, factors: Floats, rows: Integers, along: int
+    weights: Floats, width: int, probabilities: Floats, factors: Floats, rows: Integers, along: int
 ) -> None:
-    """Fills `shares` with the weights times the factor of their separator's cell."""
+    """Fills `probabilities` with the weights times the factor of their separator cell."""
     for row in range(rows.size):
-        own = shares[row * width : (row + 1) * width]
+        own = probabilities[row * width : (row + 1) * width]
         given, i = weights[row * width : (row + 1) * width], rows[row]
         if along:
             factor = factors[i : i + width]
@@ -304,9 +311,10 @@ def _ascend(
     first_message: int,
     numbers: Integers,
 ) -> None:
-    """Sends the messages of cliques, the last first; programs are as laid out above.
+    """The upward pass: computes the messages of some cliques, children before parents.
 
-    A message is in logarithms; `sums` keeps its masses for the way down.
+    A message is in logarithms. `sums` keeps its exponentials, without the maximum, for the
+    downward pass.
     """
     for number in numbers[::-1]:
         first_step, end_step, table, width, height, message, size, at, along = cliques[number]
@@ -343,15 +351,15 @@ def _descend(
     first_message: int,
     numbers: Integers,
 ) -> None:
-    """Fills `masses` with the shares of cliques' tables, the first first."""
+    """The downward pass: fills `masses` with the marginals of some cliques, parents first."""
     for number in numbers:
         first_step, end_step, table, width, height, message, size, at, along = cliques[number]
         mass = sums[message - first_message : message - first_message + size]
         down = masses[message : message + size]
         for k in range(size):
             mass[k] = down[k] / mass[k] if mass[k] > 0 else 0.0
-        shares, rows = masses[table : table + width * height], starts[at : at + height]
-        _scale(logs[table : table + width * height], width, shares, mass, rows, along)
+        probabilities, rows = masses[table : table + width * height], starts[at : at + height]
+        _scale(logs[table : table + width * height], width, probabilities, mass, rows, along)
         for s in range(end_step - 1, first_step - 1, -1):
             out, w, h, a, at_a, along_a, size_a, b, at_b, along_b, size_b = steps[s]
             whole = masses[out : out + w * h]

@@ -1,4 +1,4 @@
-"""Whole counts with given expectations and little variance."""
+"""Random rounding: whole counts with given expectations and little variance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def apportion(
 
     Each count is the floor or the ceiling of `total * weight / sum`, with that expectation:
     one uniform start decides which fractions round up (systematic sampling, Madow 1949).
-    The weights are non-negative and not all zero.
+    The weights must be non-negative and not all zero.
     """
     flat = weights.ravel()
     expected = _snapped(flat / flat.sum() * total)
@@ -28,7 +28,10 @@ def apportion(
 
 
 def _snapped(expected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Expectations that float division left a hair off a whole number, made whole."""
+    """Expectations within rounding error of a whole number are made whole.
+
+    Otherwise a count with a whole expectation could still be rounded up or down.
+    """
     whole = np.rint(expected)
     return np.where(np.abs(expected - whole) <= 1e-12 + 1e-14 * expected, whole, expected)
 
@@ -37,6 +40,7 @@ def _spread(
     fractions: NDArray[np.float64], units: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     reach = np.cumsum(fractions)
+    # Rounding can leave units without any fraction; then all cells are equally likely.
     if reach[-1] <= 0:
         reach = np.arange(1.0, fractions.size + 1)
     ticks = np.floor(reach * (units / reach[-1]) + rng.random()).astype(np.int64)
@@ -46,7 +50,7 @@ def _spread(
 
 
 def shuffled_cells(counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Each flat cell number as often as it is counted, in random order."""
+    """Each flat cell number as often as its count says, in random order, shape (sum of counts,)."""
     cells = np.repeat(np.arange(counts.size, dtype=np.int64), counts.ravel())
     rng.shuffle(cells)
     return cells

@@ -21,15 +21,22 @@ from app.engine.inference.projection import onto_simplex
 
 Floats = NDArray[np.float64]
 
+# Posterior sums take this many steps to each side: where noise is wide, not every count is summed.
 _STEPS_TO_REACH = 64
+# Moments may give no positive estimate. This spread is practically a Poisson law.
 _LEAST_SPREAD = 1e-6
+# Without noise the scale is 0, and the likelihood would divide by it.
 _LEAST_SCALE = 1e-6
+# 60 halvings leave nothing of an interval in doubles (53 bits).
 _BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class CountNoise:
-    """Noise alike on all counts: b of a discrete Laplace or sigma of a discrete Gaussian."""
+    """The noise, the same on all counts.
+
+    `scale` is b of a discrete Laplace or sigma of a discrete Gaussian distribution.
+    """
 
     law: Literal["laplace", "gaussian"]
     scale: float
@@ -37,6 +44,7 @@ class CountNoise:
 
     def reach(self, counts: int) -> int:
         """A bound on the largest noise among `counts` counts, with probability 95 %."""
+        # A union bound over the counts, since exp(-3) < 0.05.
         log = math.log(counts) + 3
         reach = self.scale * (log if self.law == "laplace" else math.sqrt(2 * log))
         return math.ceil(reach) + 1
@@ -44,17 +52,16 @@ class CountNoise:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Posterior means of counts and their variances, of one shape."""
+    """Posterior means of counts and their variances, both of the shape of the counts."""
 
     means: Floats
     variances: Floats
 
     def with_total(self, total: float) -> Floats:
-        """The non-negative counts that add up to `total` and are nearest to the means, where a
-        step costs the less the more uncertain a mean is.
+        """The non-negative counts of sum `total` that are nearest to the means.
 
-        That is the projection in the metric sum (x - mean)^2 / variance: max(mean - c variance,
-        0) for the one c that meets the total. Counts of no variance stand.
+        Uncertain means move most: the distance is sum (x - mean)^2 / variance. The projection is
+        max(mean - c variance, 0), where one c gives the total. Counts with variance 0 stay.
         """
         if total <= 0:
             return np.zeros(self.means.shape)
@@ -79,16 +86,16 @@ class Estimates:
 
 
 def _scaled(counts: Floats, total: float) -> Floats:
-    """Without what floating point leaves of a difference to the total."""
+    """Rescaled to the total, which rounding error has missed slightly."""
     scaled: Floats = counts * (total / counts.sum())
     return scaled
 
 
-def shrunk(noisy: NDArray[np.int64], noise: CountNoise, total: float) -> Estimates:
-    """Estimates of counts of which `noisy` is observed, with an axis for each column.
+def shrink_counts(noisy: NDArray[np.int64], noise: CountNoise, total: float) -> Estimates:
+    """Estimates of the counts behind `noisy`, which has one axis for each column.
 
-    total: the best estimate of their sum; all are 0 if it is not positive. No mean lies further
-    from the noisy count than `reach` of as many counts.
+    total: the best estimate of their sum; all estimates are 0 if it is not positive. No mean is
+    further from its noisy count than `noise.reach` of this number of counts.
     """
     if total <= 0 or not noisy.size:
         return Estimates(np.zeros(noisy.shape), np.zeros(noisy.shape))
@@ -97,10 +104,10 @@ def shrunk(noisy: NDArray[np.int64], noise: CountNoise, total: float) -> Estimat
 
 
 def independent_counts(noisy: NDArray[np.int64], variance: float, total: float) -> Floats:
-    """Expected counts were the columns independent, even ones where there is but one column.
+    """The expected counts if the columns were independent; equal counts if there is one column.
 
-    The sums of a column's values are drawn towards their mean as far as their noise calls for
-    (James and Stein 1961), then projected onto counts that add up to `total`.
+    The one-way sums of a column are shrunk towards their mean, the more the larger their noise
+    is (James and Stein 1961). Then they are projected onto non-negative counts of sum `total`.
     """
     if noisy.ndim < 2:
         return np.full(noisy.shape, total / noisy.size)
@@ -108,7 +115,7 @@ def independent_counts(noisy: NDArray[np.int64], variance: float, total: float) 
     for axis in range(noisy.ndim):
         sums = _sums(noisy, axis).astype(np.float64)
         noise = variance * (noisy.size / sums.size)
-        expected = np.multiply.outer(expected, _drawn_together(sums, noise, total) / total)
+        expected = np.multiply.outer(expected, _shrunk_to_mean(sums, noise, total) / total)
     return expected
 
 
@@ -117,7 +124,7 @@ def _sums(values: NDArray[Any], axis: int) -> NDArray[Any]:
     return sums
 
 
-def _drawn_together(sums: Floats, variance: float, total: float) -> Floats:
+def _shrunk_to_mean(sums: Floats, variance: float, total: float) -> Floats:
     mean = total / sums.size
     observed = float(((sums - mean) ** 2).sum()) / max(sums.size - 1, 1)
     kept = max(0.0, 1 - variance / observed) if observed > 0 else 0.0
@@ -125,9 +132,10 @@ def _drawn_together(sums: Floats, variance: float, total: float) -> Floats:
 
 
 def spread(noisy: NDArray[np.int64], expected: Floats, variance: float) -> float:
-    """b^2 where a true count of expectation p has the variance p + b^2 p^2, by moments.
+    """The squared spread b^2, by the method of moments.
 
-    The shares took a degree of freedom for each value of a column but one, and the total one.
+    A true count of expectation p has variance p + b^2 p^2. Estimating the frequencies uses one
+    degree of freedom for each value of a column but one, and the total uses one more.
     """
     taken = 1 + (sum(noisy.shape) - noisy.ndim if noisy.ndim > 1 else 0)
     free = max(noisy.size - taken, 0)
@@ -166,8 +174,11 @@ def _posteriors(
     means: Any,
     variances: Any,
 ) -> None:
-    """Sums over the true counts within reach of each noisy one, every `step`-th where the noise
-    is wide. `size` is the negative binomial's: its variance is p + p^2 / size."""
+    """Posterior means and variances, by sums over the true counts within reach of each noisy one.
+
+    Where the noise is wide, only every `step`-th count is summed. `size` is the parameter of the
+    negative binomial distribution, whose variance is p + p^2 / size.
+    """
     logs = np.empty(2 * (reach // step) + 3)
     for cell in range(len(noisy)):
         observed = noisy[cell]
@@ -189,12 +200,13 @@ def _posteriors(
             best = max(best, logs[points])
             log += math.log((count + size) / (count + 1.0)) + odds
             points += 1
+        # Log weights less the largest, so that the exponential neither overflows nor vanishes.
         weight = first = second = 0.0
         for point in range(points):
-            share = math.exp(logs[point] - best)
-            weight += share
-            first += share * point
-            second += share * point * point
+            likelihood = math.exp(logs[point] - best)
+            weight += likelihood
+            first += likelihood * point
+            second += likelihood * point * point
         mean = first / weight
         means[cell] = least + step * mean
         variances[cell] = step * step * max(second / weight - mean * mean, 0.0)

@@ -20,21 +20,24 @@ from app.engine.inference.shrinkage import Estimates
 
 Floats = NDArray[np.float64]
 
+# The values that p may have: a break after every 50th cell to one after nearly every cell.
 _BREAKS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
-# Standard deviations of a level, in multiples of the mean count.
+# The values that s may have, in multiples of the mean count.
 _LEVELS = np.array([0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 
+# Cells of a stretch. Work grows with the square of a stretch, so longer columns have shorter ones.
 _LONGEST_STRETCH = 512
 _SHORTEST_STRETCH = 64
+# Runs in all stretches of a column, about half the cells times the length of a stretch.
 _SEGMENTS = 2**19
 
 
-def smoothed(noisy: Floats, variance: float, total: float) -> Estimates:
-    """Posterior means of the counts and their variances, shape (cells,), of noise of `variance`.
+def smooth_counts(noisy: Floats, variance: float, total: float) -> Estimates:
+    """Posterior means of the counts and their variances, shape (cells,); noise has `variance`.
 
-    total: about what the counts add up to, which sets the scale of levels; if it is not
-    positive, 1 is taken. Time and memory grow with the square of the cells up to 512; longer
-    columns are cut into stretches that are smoothed one by one.
+    total: an estimate of the sum of the counts, which sets the scale of the levels; at least 1
+    is used. Time and memory grow with the square of the cells up to 512. Longer columns are cut
+    into stretches that are smoothed one by one.
     """
     means, variances = np.empty(noisy.size), np.empty(noisy.size)
     spreads = (_LEVELS * max(total, 1.0) / max(noisy.size, 1)) ** 2
@@ -70,6 +73,8 @@ def _smooth(
     best = forward[:, count].max()
     weights = np.exp(forward[:, count] - best)
     weights /= weights.sum()
+    # A run adds to all of its cells. Differences are stored at its ends, and summed up below, so
+    # that a run takes the same time whatever its length.
     first, second = np.zeros(count + 1), np.zeros(count + 1)
     for k in range(breaks.size):
         if weights[k] < 1e-12:
@@ -81,17 +86,17 @@ def _smooth(
                 log = start + evidence[i, j] + (j - i) * log_stay + backward[k, j + 1]
                 log += log_break if j + 1 < count else 0.0
                 if log > -40.0:
-                    share = weights[k] * math.exp(log)
-                    first[i] += share * level[i, j]
-                    first[j + 1] -= share * level[i, j]
-                    second[i] += share * square[i, j]
-                    second[j + 1] -= share * square[i, j]
+                    probability = weights[k] * math.exp(log)
+                    first[i] += probability * level[i, j]
+                    first[j + 1] -= probability * level[i, j]
+                    second[i] += probability * square[i, j]
+                    second[j + 1] -= probability * square[i, j]
     mean = power = 0.0
     for cell in range(count):
         mean += first[cell]
         power += second[cell]
         means[cell] = mean
-        # No count is known better than from all cells at once.
+        # Rounding must not make a variance 0: no mean is more certain than that of all cells.
         variances[cell] = max(power - mean * mean, variance / count)
 
 
@@ -105,8 +110,9 @@ def _runs(
     square: Floats,
 ) -> None:
     """For the run from cell i to cell j: the log likelihood of its noisy counts, and the
-    posterior mean of its level and of the level's square."""
+    posterior means of its level and of the square of its level."""
     for i in range(noisy.size):
+        # Mean and sum of squares are updated cell by cell (Welford 1962).
         mean = scatter = 0.0
         for j in range(i, noisy.size):
             length = j - i + 1
@@ -118,11 +124,11 @@ def _runs(
                 best = max(best, _fit(mean, length, variance, spread))
             total = first = second = 0.0
             for spread in spreads:
-                share = math.exp(_fit(mean, length, variance, spread) - best)
+                likelihood = math.exp(_fit(mean, length, variance, spread) - best)
                 kept = spread / (spread + variance / length)
-                total += share
-                first += share * kept * mean
-                second += share * ((kept * mean) ** 2 + kept * variance / length)
+                total += likelihood
+                first += likelihood * kept * mean
+                second += likelihood * ((kept * mean) ** 2 + kept * variance / length)
             evidence[i, j] = (
                 best
                 + math.log(total / spreads.size)
@@ -135,7 +141,7 @@ def _runs(
 
 @compiled
 def _fit(mean: float, length: int, variance: float, spread: float) -> float:
-    """Log likelihood of a run's mean, up to what does not depend on the spread of levels."""
+    """Log likelihood of a run's mean, without the terms that do not depend on `spread`."""
     ratio = 1 + length * spread / variance
     return -0.5 * math.log(ratio) - 0.5 * length * mean * mean / (variance * ratio)
 

@@ -4,7 +4,7 @@ Where a column's cells lie in order, adjoining cells relate to another column in
 way. The prior for the potentials of a measured set is therefore a random walk of first order
 along the column, with small independent steps (Rue and Held 2005, section 3.3). The objective
 of the fit then includes the squares of those steps. Noise, which jumps from cell to cell, is
-smoothed out of the model; what adjoining cells have in common stays.
+smoothed out of the model. What adjoining cells have in common stays.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Steps along one axis of one measured set, whose potentials lie flat from `start` on.
+class RandomWalk:
+    """The penalty along one axis of one measured marginal.
 
-    A potential lies `stride` before the next one on the axis. The axis has `cells` cells, the
-    first `ordered` of them in order; `outer` is how many runs of the axis there are at each
-    offset within the stride. `pull` is paid for half the square of each step.
+    The potentials of the marginal are flat and begin at `start`. The next cell on the axis is
+    `stride` further. The axis has `cells` cells, of which the first `ordered` have an order.
+    `outer` is the product of the cells of the axes before it. The penalty is `pull` times half
+    the square of each difference.
     """
 
     start: int
@@ -38,7 +39,7 @@ class Walk:
     pull: float
 
     def add(self, theta: Floats, pulls: Floats, diagonal: Floats) -> None:
-        """Adds the gradient at theta to `pulls` and its own derivative to `diagonal`."""
+        """Adds the gradient at theta to `pulls`, and the diagonal of the Hessian to `diagonal`."""
         _add(
             theta,
             pulls,
@@ -52,22 +53,22 @@ class Walk:
         )
 
 
-def walks(
+def random_walks(
     axes: AxisNames,
     shape: Mapping[str, int],
     ordered: Mapping[str, int],
     start: int,
     pull: float,
-) -> tuple[Walk, ...]:
-    """One for each axis of the set that has cells in order.
+) -> tuple[RandomWalk, ...]:
+    """A penalty for each axis of the marginal whose cells have an order.
 
-    A single column has none: whoever measured it has smoothed its counts already if need be.
+    One-way marginals get none: their counts were already smoothed before the fit (`smoothing`).
     """
     if len(axes) < 2 or not pull > 0:
         return ()
     sizes = [shape[axis] for axis in axes]
     return tuple(
-        Walk(
+        RandomWalk(
             start,
             int(np.prod(sizes[:i], dtype=np.int64)),
             sizes[i],

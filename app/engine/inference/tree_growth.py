@@ -1,8 +1,9 @@
-"""Which sets of axes to join in a junction tree, if each cell that the tree grows by has a price.
+"""Greedy choice of the cliques of a junction tree, with a price for each cell that a clique adds.
 
-Greedy: of the candidates that promise most, the one is taken whose gain is largest after the price
-of the cells that it adds, as long as any is worth its price. Where cells are scarce a high price
-does better, where they are not a price of 0: some are tried, and the best sum of gains wins.
+Each step compares the most promising candidates. It takes the one with the largest gain less the
+price of the cells that it adds, as long as this is positive. A high price is better where cells
+are scarce, and a price of 0 where they are not. So several prices are tried, and the run with the
+largest sum of gains is kept.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from app.engine.inference.measurements import AxisNames
 
 
 class Candidates(Protocol):
-    """Sets of axes that may be taken, numbered, and what each would add to a sum of gains."""
+    """Numbered sets of axes that may be taken, with the gain of each."""
 
     @property
     def sum(self) -> float:
-        """What all that were taken gain together."""
+        """The sum of the gains of all candidates that were taken."""
         ...
 
     def promising(self, most: int) -> Sequence[tuple[int, float]]:
-        """At most so many open candidates and their gains, which are positive."""
+        """At most `most` open candidates and their gains, which are positive."""
         ...
 
     def axes(self, candidate: int) -> AxisNames: ...
 
     def fits(self, candidate: int) -> bool:
-        """Whether it may still be taken, whatever the tree has room for."""
+        """Whether it may still be taken, apart from the size of the tree."""
         ...
 
     def take(self, candidate: int) -> None: ...
@@ -49,10 +50,10 @@ def best_growth(
     *,
     looked_at: int,
 ) -> AnyCandidates:
-    """The run with the largest sum among one for each price of a cell; deterministic.
+    """The run with the largest sum of gains, among one run for each price; deterministic.
 
-    `start` makes the candidates of which none is taken. The junction tree over those taken and
-    `cliques` has at most `most_cells` cells. A step compares the `looked_at` most promising.
+    `start` makes new candidates, none of them taken. The junction tree of `cliques` and the taken
+    candidates has at most `most_cells` cells. A step compares the `looked_at` most promising ones.
     """
     runs = []
     for price in prices:
@@ -71,6 +72,7 @@ def _grow(
         for (candidate, gain), size in zip(promising, grown, strict=True):
             net = gain - price * (size - cells)
             if net <= 0 or size > most_cells or not run.fits(candidate):
+                # A tree only grows, so a candidate that is too large now stays too large.
                 run.drop(candidate)
             elif best is None or net > best[0]:
                 best = net, candidate, size

@@ -1,7 +1,7 @@
-"""Two pieces of work at once, on two processors where this process may use two.
+"""Two pieces of work at the same time, if this process may use two processors.
 
-Which thread does a piece never shows in what comes out: the pieces are the same with one
-processor, where they are done one after the other.
+The result never depends on which thread does a piece. With one processor, the same two pieces run
+one after the other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 
-def together(own: Callable[[], None], other: Callable[[], None]) -> None:
-    """Does both; returns when both are done. They run compiled loops on cells of their own.
+def run_both(own: Callable[[], None], other: Callable[[], None]) -> None:
+    """Runs both and returns when both are done. They must write to separate memory.
 
-    Where the other thread has not begun when the first piece is done, as on a busy machine, it is
-    not waited for.
+    On a busy machine the other thread may not have begun when `own` is done. Then this thread
+    runs `other` too, instead of waiting.
     """
     thread = _other_thread() if processors() > 1 else None
     if thread is None:
@@ -28,6 +28,7 @@ def together(own: Callable[[], None], other: Callable[[], None]) -> None:
     try:
         own()
     finally:
+        # Also after an error: the other piece may still be writing to the caller's buffers.
         is_left = waiting.cancel()
         if not is_left:
             waiting.result()
@@ -45,7 +46,7 @@ def processors() -> int:
 
 @cache
 def _other_thread() -> ThreadPoolExecutor | None:
-    """None where the process may start no thread."""
+    """None if the process cannot start a thread."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
     try:
         thread.submit(int).result()
@@ -54,5 +55,6 @@ def _other_thread() -> ThreadPoolExecutor | None:
     return thread
 
 
+# A forked process does not inherit the thread, so it must start its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_other_thread.cache_clear)

@@ -1,8 +1,8 @@
-"""Work on a junction tree, divided between two threads by the sizes of its cliques alone.
+"""Division of the work on a junction tree between two threads, by the sizes of the cliques.
 
-Branches of the tree go to one thread or the other, and what holds them together, the trunk, to
-the first. A clique is one thread's as a whole, so the same loops write the same cells in the same
-order whoever runs them. The tree is hung at the clique that leaves least to wait for.
+Each branch of the tree goes to one of the threads. The trunk, which connects the branches, goes to
+the first. A clique is never divided, so the same loops write the same cells in the same order,
+whichever thread runs them. The root is chosen such that the longest wait is shortest.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from app.engine.inference.junction_tree import JunctionTree
 Numbers = NDArray[np.int64]
 Sizes = Sequence[int]
 
-# The fewest cells of the other thread: to hand work over takes as long as some 10,000 cells do.
+# The second thread gets at least this many cells, or no work at all: handing work over takes as
+# long as about 10,000 cells do.
 _LEAST_CELLS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
 class DividedTree:
-    """A tree hung anew, and its cliques' numbers, rising: of either thread, and of the trunk.
+    """A tree with a new root, and the numbers of the cliques of each thread and of the trunk.
 
-    `places` lists where each clique of the original tree stands now.
+    Numbers are in increasing order. `places` gives the new number of each clique of the original
+    tree.
     """
 
     tree: JunctionTree
@@ -37,14 +39,16 @@ class DividedTree:
 
     @classmethod
     def of(cls, tree: JunctionTree) -> DividedTree:
-        """Where the other thread would have little to do, the first does everything, and the root
-        is the smallest clique."""
+        """A division; if two threads would not be faster, the first does all the work.
+
+        The root is then the smallest clique.
+        """
         least, best, owners = tree.cells + 1, 0, {}
         roots = sorted(range(len(tree.sizes)), key=lambda i: (tree.sizes[i], i))
         for root in roots if tree.cells >= 2 * _LEAST_CELLS else roots[:1]:
-            waiting, dealt = _least_waiting(*_hung(tree.neighbours, root), tree.sizes)
+            waiting, assigned = _least_waiting(*_rooted(tree.neighbours, root), tree.sizes)
             if waiting < least:
-                least, best, owners = waiting, root, dealt
+                least, best, owners = waiting, root, assigned
         hung, order = tree.rooted_at(best)
         owned = np.array([owners.get(clique, -1) for clique in order])
         return cls(
@@ -54,8 +58,8 @@ class DividedTree:
         )
 
 
-def _hung(neighbours: Sequence[Sequence[int]], root: int) -> tuple[list[int], dict[int, int]]:
-    """Cliques in an order that puts parents first, and the parent of each but the root."""
+def _rooted(neighbours: Sequence[Sequence[int]], root: int) -> tuple[list[int], dict[int, int]]:
+    """The cliques, parents before children, and the parent of each clique but the root."""
     order: list[int] = [root]
     parents: dict[int, int] = {}
     for clique in order:
@@ -69,7 +73,10 @@ def _hung(neighbours: Sequence[Sequence[int]], root: int) -> tuple[list[int], di
 def _least_waiting(
     order: Sequence[int], parents: dict[int, int], sizes: Sizes
 ) -> tuple[int, dict[int, int]]:
-    """The cells of the trunk and of the thread that has more, and whose each clique is."""
+    """The shortest time until all is done, in cells, and the thread of each clique (0 or 1).
+
+    The time is that of the trunk plus that of the thread with more cells.
+    """
     branches = list(sizes)
     children: dict[int, list[int]] = {clique: [] for clique in order}
     for clique in reversed(order[1:]):
@@ -77,22 +84,27 @@ def _least_waiting(
         children[parents[clique]].append(clique)
     tops, trunk = [order[0]], 0
     waiting, owners = branches[order[0]], {order[0]: 0}
+    # The largest branch is split into its top, which joins the trunk, and its children, as long as
+    # a larger trunk can still be worth it.
     while tops and trunk < waiting:
         largest = max(tops, key=lambda top: (branches[top], -top))
         trunk += sizes[largest]
         tops.remove(largest)
         tops += children[largest]
-        loads, dealt = _dealt(tops, branches)
+        loads, assigned = _assigned(tops, branches)
         if min(loads) >= _LEAST_CELLS and trunk + max(loads) < waiting:
-            waiting, owners = trunk + max(loads), dealt
+            waiting, owners = trunk + max(loads), assigned
     for clique in order:
         if clique in parents and parents[clique] in owners:
             owners[clique] = owners[parents[clique]]
     return waiting, owners
 
 
-def _dealt(tops: Sequence[int], branches: Sizes) -> tuple[list[int], dict[int, int]]:
-    """The cells of either thread, and whose each branch is: the largest first, to who has less."""
+def _assigned(tops: Sequence[int], branches: Sizes) -> tuple[list[int], dict[int, int]]:
+    """The cells of both threads, and the thread of each branch.
+
+    The largest branch goes first, each to the thread with fewer cells (Graham 1969).
+    """
     loads, owners = [0, 0], {}
     for top in sorted(tops, key=lambda top: (-branches[top], top)):
         owners[top] = int(loads[1] < loads[0])

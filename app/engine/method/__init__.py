@@ -6,36 +6,24 @@ deterministic function of params, seed and answers, so that a lost run can be re
 """
 
 from app.engine.method.case import Case, Limits, PublicChunks, PublicFacts
+from app.engine.method.example import Example
 from app.engine.method.expected_error import ExpectedError
-from app.engine.method.model import (
-    CountsModel,
-    CountsTable,
-    ExpectingModel,
-    Model,
-    SizedModel,
-    expected_errors,
-    rows_to_ask,
-)
+from app.engine.method.model import CountsTable, Model
+from app.engine.method.needs import Needs, Question, Step
 from app.engine.method.params import Params
 from app.engine.method.preflight import Preflight, Problem
 from app.engine.method.session import Progress, Session
-from app.engine.method.synthesizer import (
-    PublicUse,
-    Synthesizer,
-    delta_share,
-    looks_at_public_rows,
-    public_row_problems,
-    public_use,
-)
+from app.engine.method.synthesizer import Output, PublicUse, Synthesizer
 
 __all__ = [
     "Case",
-    "CountsModel",
     "CountsTable",
+    "Example",
     "ExpectedError",
-    "ExpectingModel",
     "Limits",
     "Model",
+    "Needs",
+    "Output",
     "Params",
     "Preflight",
     "Problem",
@@ -43,13 +31,8 @@ __all__ = [
     "PublicChunks",
     "PublicFacts",
     "PublicUse",
+    "Question",
     "Session",
-    "SizedModel",
+    "Step",
     "Synthesizer",
-    "delta_share",
-    "expected_errors",
-    "looks_at_public_rows",
-    "public_row_problems",
-    "public_use",
-    "rows_to_ask",
 ]

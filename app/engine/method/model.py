@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,49 +21,33 @@ class CountsTable:
     values: NDArray[np.int64]
 
 
-class Model(Protocol):
+class Model(ABC):
     """What was fitted. Sampling is post-processing: repeatable for a seed, free of charge."""
 
+    @abstractmethod
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """`rows` synthetic rows; None stands for the noisy count of rows."""
-        ...
 
+    @abstractmethod
     def dump(self) -> bytes:
         """The model as JSON, npz or Arrow; never pickle."""
-        ...
-
-
-class CountsModel(Model, Protocol):
-    """A model whose post-processed histogram is a product of its own."""
-
-    def counts(self) -> CountsTable: ...
-
-
-class SizedModel(Model, Protocol):
-    """A model that knows how many rows it makes unasked; all built-in ones do."""
 
     @property
     def noisy_rows(self) -> int:
-        """About as many rows as `sample(None, ...)` gives."""
-        ...
+        """About as many rows as `sample(None, ...)` gives; 0 if the model cannot say."""
+        return 0
 
+    def rows_to_ask(self, rows: int | None, most: int) -> int | None:
+        """What to ask for: a noisy count beyond `most` rows, a public bound, is that bound.
 
-def rows_to_ask(model: Model, rows: int | None, most: int) -> int | None:
-    """What to ask a model for: a noisy count beyond `most` rows, a public bound, is that bound.
+        Large noise on a small table would else make millions of rows that nobody foresaw.
+        """
+        return most if rows is None and self.noisy_rows > most else rows
 
-    Large noise on a small table would else make millions of rows that nobody foresaw.
-    """
-    noisy: int = getattr(model, "noisy_rows", 0)
-    return most if rows is None and noisy > most else rows
+    def expected_errors(self) -> tuple[ExpectedError, ...]:
+        """Bounds of the model's own errors. It is asked once, when it is fitted."""
+        return ()
 
-
-class ExpectingModel(Model, Protocol):
-    """A model that bounds its own errors. Any model may; it is asked once, when it is fitted."""
-
-    def expected_errors(self) -> tuple[ExpectedError, ...]: ...
-
-
-def expected_errors(model: Model) -> tuple[ExpectedError, ...]:
-    """What the model says of its own errors, nothing if it says none."""
-    told = getattr(model, "expected_errors", None)
-    return () if told is None else tuple(told())
+    def counts(self) -> CountsTable:
+        """The counts of a synthesizer that names `counts` among its outputs."""
+        raise NotImplementedError("this model has no counts to publish")

@@ -1,13 +1,18 @@
-"""One method of making synthetic data, and what it can be asked."""
+"""One method of making synthetic data: what it must have, and what it may say besides."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
-from app.engine.method.case import Limits, PublicChunks, PublicFacts
+from app.engine.method import params as form
+from app.engine.method.case import Case, Limits, PublicChunks, PublicFacts
+from app.engine.method.example import Example
 from app.engine.method.model import Model
+from app.engine.method.needs import Needs
 from app.engine.method.preflight import Preflight, Problem
 from app.engine.method.session import Progress, Session
 from app.engine.privacy.loss import PrivacyLoss
@@ -15,24 +20,47 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
 PublicUse = Literal["no", "optional", "required"]
-"""Whether a built-in is handed the rows of a public dataset that a request names; a third
-party always is. With "required", `check` has a problem at `/public_dataset` without one."""
+"""Whether a method is handed the rows of a public dataset that a request names. With "required",
+its needs have a problem at `/public_dataset` where there is none."""
+
+Output = Literal["rows", "counts"]
+"""What a sample of a release may hold: synthetic rows, or post-processed counts."""
 
 
-class Synthesizer(Protocol):
-    """One method of making synthetic data. Instances hold no state.
+class Synthesizer(ABC):
+    """One method. Instances hold no state. A subclass gives `name`, `title`, `fit` and `load`."""
 
-    It may have more members: `uses_public: PublicUse`, read by `public_use`;
-    `check_public(schema, unit, params, loss, public: PublicChunks) -> Sequence[Problem]`, read by
-    `public_row_problems`: what only the public rows themselves tell, asked after a `check`
-    without problems and before anything is charged; and `delta_share(params) -> float` and
-    `delta_for_values(params, schema) -> float`, whose sum is read by `delta_share`.
-    """
+    name: ClassVar[str]
+    title: ClassVar[str]
+    reference: ClassVar[str] = ""
+    Params: ClassVar[type[BaseModel]] = form.Params
+    outputs: ClassVar[tuple[Output, ...]] = ("rows",)
+    uses_public: ClassVar[PublicUse] = "no"
+    example: ClassVar[Example] = Example(rows=10000)
+    # Where `auto` tries it, the lowest first; None: never.
+    auto_rank: ClassVar[int | None] = None
 
-    name: str
-    title: str
-    reference: str
-    Params: type[BaseModel]
+    @abstractmethod
+    def fit(
+        self,
+        session: Session,
+        params: Any,
+        public: PublicTable | None,
+        seed: int,
+        progress: Progress,
+    ) -> Model:
+        """Runs in a process that sees no private row: all it learns, `session` answers."""
+
+    @abstractmethod
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model:
+        """What `Model.dump` stored. Raises `ModelFormatError` for anything else."""
+
+    def needs(self, case: Case, params: Any) -> Needs:  # noqa: ARG002
+        """What a run can need at most. Here: a noisy count for every value of every column."""
+        codes = sum(column.codes for column in case.schema.columns)
+        return Needs.of_table(len(case.schema.columns), case.limits) + Needs(
+            cells=codes, draws=codes
+        )
 
     def check(
         self,
@@ -42,51 +70,44 @@ class Synthesizer(Protocol):
         loss: PrivacyLoss,
         public: PublicFacts | None,
         limits: Limits,
-    ) -> Preflight: ...
+    ) -> Preflight:
+        """Predicts a run from public facts only, before anything is charged."""
+        case = Case(schema, unit, loss, public, limits)
+        return self.needs(case, params).preflight(limits)
 
-    def fit(
+    def check_public(
         self,
-        session: Session,
+        schema: Schema,
+        unit: PrivacyUnit,
         params: Any,
-        public: PublicTable | None,
-        seed: int,
-        progress: Progress,
-    ) -> Model: ...
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> Sequence[Problem]:
+        """What only the public rows themselves tell; asked after a `check` without problems."""
+        del schema, unit, params, loss, public
+        return ()
 
-    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model: ...
+    @property
+    def looks_at_public_rows(self) -> bool:
+        """Whether `check_public` has anything to say."""
+        return type(self).check_public is not Synthesizer.check_public
 
+    def delta_share(self, params: Any, schema: Schema) -> float:
+        """The share in [0, 1) of a guarantee's delta that is set aside for approximate steps."""
+        del params, schema
+        return 0.0
 
-def public_use(synthesizer: Synthesizer) -> PublicUse:
-    """Its own word on public rows; "no" if it says nothing."""
-    use: PublicUse = getattr(synthesizer, "uses_public", "no")
-    return use
+    def delta_set_aside(self, params: Any, schema: Schema) -> float:
+        """`delta_share`, checked. Raises `ValueError` for a number that is no such share."""
+        share = float(self.delta_share(params, schema))
+        if not 0 <= share < 1:
+            raise ValueError("the share of delta set aside lies between 0 and 1")
+        return share
 
-
-def looks_at_public_rows(synthesizer: Synthesizer) -> bool:
-    """Whether it has more to say of a public dataset than its dictionary and size tell."""
-    return hasattr(synthesizer, "check_public")
-
-
-def public_row_problems(
-    synthesizer: Synthesizer,
-    schema: Schema,
-    unit: PrivacyUnit,
-    params: Any,
-    loss: PrivacyLoss,
-    public: PublicChunks,
-) -> tuple[Problem, ...]:
-    """Why a run could make nothing of these public rows; none if it says nothing."""
-    check = getattr(synthesizer, "check_public", None)
-    return () if check is None else tuple(check(schema, unit, params, loss, public))
-
-
-def delta_share(synthesizer: Synthesizer, params: Any, schema: Schema) -> float:
-    """The share in [0, 1) of a guarantee's delta that these params set aside for approximate
-    steps (key discovery); 0 if it says nothing. Raises `ValueError` for another number."""
-    told = getattr(synthesizer, "delta_share", None)
-    share = 0.0 if told is None else float(told(params))
-    for_values = getattr(synthesizer, "delta_for_values", None)
-    share += 0.0 if for_values is None else float(for_values(params, schema))
-    if not 0 <= share < 1:
-        raise ValueError("the share of delta set aside lies between 0 and 1")
-    return share
+    def auto_reason(
+        self, columns: int, unit: PrivacyUnit, public: PublicFacts | None
+    ) -> str | None:
+        """Why `auto` would pick a method that has a rank; None where it would not, for this table
+        of so many columns."""
+        del columns, unit, public
+        return f"`{self.name}`: {self.title}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.engine.columns.axes import Axes
-from app.engine.method import Case, Problem
+from app.engine.method import Case, Needs, Problem
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import entity_bytes, entity_cells, entity_problems
 from app.engine.prior.entities.params import PublicEntityUse
@@ -25,25 +23,22 @@ def prior_problems(case: Case, axes: Axes, entity_use: PublicEntityUse) -> tuple
     return problems + entity_problems(unit, public, entity_use)
 
 
-@dataclass(frozen=True, slots=True)
-class PriorNeeds:
-    """memory_bytes: of the public rows, the public model and its entities. entity_cells: the most
-    that are drawn with noise if entities are kept. sent_cells: the most of one message. All are 0
-    without a public table."""
+def prior_needs(case: Case, axes: Axes, entity_use: PublicEntityUse, tree_cells: int) -> Needs:
+    """Memory of the public rows, the public model and its entities, and the largest message.
 
-    memory_bytes: int
-    entity_cells: int
-    sent_cells: int
+    `tree_cells`: the most cells of the public model's tree.
+    """
+    if case.public is None:
+        return Needs()
+    memory = public_model_bytes(case.public, len(axes.names), tree_cells)
+    memory += entity_bytes(case.unit, case.public, entity_use, axes)
+    return Needs(memory_bytes=memory, message_bytes=8 * max(compared_cells(axes), tree_cells))
 
-    @classmethod
-    def of(cls, case: Case, axes: Axes, entity_use: PublicEntityUse, tree_cells: int) -> PriorNeeds:
-        """`tree_cells`: the most cells of the public model's tree."""
-        if case.public is None:
-            return cls(0, 0, 0)
-        memory = public_model_bytes(case.public, len(axes.names), tree_cells)
-        memory += entity_bytes(case.unit, case.public, entity_use, axes)
-        drawn = entity_cells(case.unit, case.public, entity_use, axes)
-        return cls(memory, drawn, max(compared_cells(axes), tree_cells))
+
+def drawn_cells(case: Case, axes: Axes, entity_use: PublicEntityUse, measured: int) -> int:
+    """The most cells drawn with noise: a run measures marginals of so many or, where public
+    entities are kept, pairs of theirs."""
+    return max(measured, entity_cells(case.unit, case.public, entity_use, axes))
 
 
 def prior_errors(

@@ -10,9 +10,6 @@ from app.engine.method import (
     Problem,
     PublicChunks,
     Synthesizer,
-    delta_share,
-    looks_at_public_rows,
-    public_row_problems,
 )
 from app.engine.sandbox.protocol import Check, FormRead
 from app.engine.schema import Schema
@@ -23,8 +20,8 @@ def form_read(synthesizer: Synthesizer, form: Mapping[str, Any], schema: Schema)
     params = synthesizer.Params.model_validate(form)
     return FormRead(
         params.model_dump(mode="json", exclude_none=True),
-        delta_share=delta_share(synthesizer, params, schema),
-        looks_at_public=looks_at_public_rows(synthesizer),
+        delta_share=synthesizer.delta_set_aside(params, schema),
+        looks_at_public=synthesizer.looks_at_public_rows,
     )
 
 
@@ -41,4 +38,5 @@ def public_problems(
 ) -> tuple[Problem, ...]:
     """What only the rows of the public dataset tell."""
     params = synthesizer.Params.model_validate(check.form)
-    return public_row_problems(synthesizer, check.schema, check.unit, params, check.loss, public)
+    found = synthesizer.check_public(check.schema, check.unit, params, check.loss, public)
+    return tuple(found)

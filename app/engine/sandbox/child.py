@@ -24,10 +24,7 @@ from app.engine import compiled
 from app.engine.catalog import registry
 from app.engine.json_pointer import pointer
 from app.engine.method import (
-    CountsModel,
     Problem,
-    expected_errors,
-    rows_to_ask,
 )
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
@@ -84,7 +81,7 @@ def _fit(session: RemoteSession) -> None:
         params = synthesizer.Params.model_validate(task.params)
         model = synthesizer.fit(session, params, task.public, task.seed, session.progress)
         data = model.dump()
-        statement = protocol.statement(expected_errors(model))
+        statement = protocol.statement(model.expected_errors())
     except ChannelClosed:
         raise
     except Exception as error:  # a third party may raise anything; its custodian reads it
@@ -171,10 +168,9 @@ def _send_sample(channel: Channel, sample: Sample) -> None:
     synthesizer = registry.load(sample.name)
     model = synthesizer.load(sample.schema, sample.unit, sample.model)
     if sample.kind == "counts":
-        counting: CountsModel = model  # type: ignore[assignment]  # only sent for these
-        channel.send(protocol.counts_frame(counting.counts()))
+        channel.send(protocol.counts_frame(model.counts()))
         return
-    rows = rows_to_ask(model, sample.rows, sample.most_rows)
+    rows = model.rows_to_ask(sample.rows, sample.most_rows)
     for part in protocol.table_parts(model.sample(rows, generator(sample.seed))):
         channel.send(part)
 

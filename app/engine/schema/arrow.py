@@ -25,10 +25,11 @@ ARROW_TYPES: dict[TypeName, pa.DataType] = {
 
 
 def from_ticks(kind: TypeName, places: NDArray[Any], null: NDArray[np.bool_]) -> pa.Array:
-    """Arrow array of the type, of places (int64, or float64 for numbers) and a null mask."""
+    """The Arrow array of the type, from places (int64, or float64 for numbers) and a null mask."""
     arrow_type = ARROW_TYPES[kind]
     if kind == "number":
         return pa.array(places, arrow_type, mask=null)
+    # Arrow casts to 32-bit dates and times only from int32.
     if kind in ("date", "time"):
         return pa.array(places.astype(np.int32), pa.int32(), mask=null).cast(arrow_type)
     return pa.array(places.astype(np.int64), pa.int64(), mask=null).cast(arrow_type)

@@ -1,4 +1,4 @@
-"""A column: what its cells may hold, and the codes that store them."""
+"""A column: its declared domain, and the codes that store its values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from app.engine.schema.values import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# A marginal over one column then has at most 8 MB of counts.
 MOST_CELLS = 2**20
+# Private bins are found by splitting at quantiles; each split costs budget.
 MOST_QUANTILE_BINS = 256
+# The number of values that `"values": "discover"` stands for, and the most that may be declared.
 USUAL_MOST_FOUND = 1000
 MOST_FOUND = 100_000
 NULL_LABEL = "null"
@@ -36,10 +39,10 @@ Undeclared = Literal["other", "null", "clip", "reject"]
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the cells of a column are spelled in a text file (Frictionless Table Schema).
+    """How values are written in a text file (Frictionless Table Schema).
 
-    `formats` are strptime patterns, none for ISO 8601; `missing` are the spellings of null,
-    None for those of the table.
+    `formats` are strptime patterns; without any, ISO 8601. `missing` lists the spellings of
+    missing values; None means those of the table.
     """
 
     formats: tuple[str, ...] = ()
@@ -53,27 +56,28 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class QuantileBins:
-    """Bins that hold about equal numbers of rows: every run that counts them measures them anew.
+    """Private bins with about equal numbers of rows; every run that uses them measures them again.
 
-    They cover the regular values alone; `count` is the most there are.
+    They cover the regular values only. There are at most `count` of them.
     """
 
     count: int = DEFAULT_BINS
 
     def __post_init__(self) -> None:
         if not 2 <= self.count <= MOST_QUANTILE_BINS:
-            raise ValueError(f"quantiles make 2 to {MOST_QUANTILE_BINS} bins")
+            raise ValueError(f"the number of quantile bins must be 2 to {MOST_QUANTILE_BINS}")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A usable column. Codes run through the scale's regular values in public order, then
+    """A usable column: its type, domain and bins.
 
-    one for each point mass of `special`, then `other` (unless it is a value that has a code
-    already), then null if `nullable`.
+    Codes are in this order: the regular values of the scale in their public order; a code for
+    each value of `special`; a code for `other`, unless it has a code already; and a code for null,
+    the missing value, if `nullable`.
 
-    With `discovers` no value is public: all are `other` until a run discovers the most frequent
-    ones, at most `discovers` of them (see `with_values`).
+    With `discovers` no value is public: all values are `other` until a run discovers the most
+    frequent ones, at most `discovers` of them (see `with_values`).
     """
 
     name: str
@@ -92,18 +96,20 @@ class Column:
 
     def __post_init__(self) -> None:
         if len(set(self.special)) != len(self.special):
-            raise ValueError("each special value is declared once")
+            raise ValueError("a special value must not be declared twice")
         if self.discovers is None:
             if not self.regular:
-                raise ValueError("a column has at least one value")
+                raise ValueError("a column needs at least one value")
         elif self.regular or self.other is None or self.special:
-            raise ValueError("values that are not found are `other`")
+            raise ValueError(
+                "a column with discovered values needs `other`, and no declared or special values"
+            )
         if self.undeclared == "other" and self.other is None:
-            raise ValueError("undeclared values have nowhere to go without `other`")
+            raise ValueError("undeclared values can become `other` only if `other` is declared")
         if self.undeclared == "null" and not self.nullable:
             raise ValueError("a required column has no null")
         if self.undeclared == "clip" and not isinstance(self.scale, Linear):
-            raise ValueError("only a range can be clipped to")
+            raise ValueError("values can be clipped only to a range")
         if self.codes > MOST_CODES:
             raise ValueError("a column has at most 2^32 - 1 codes")
         if self._most_cells > MOST_CELLS:
@@ -111,12 +117,12 @@ class Column:
         if isinstance(self.bins, tuple):
             self._cut(self.bins)
         if isinstance(self.bins, QuantileBins) and not self.ranged:
-            raise ValueError("only a range is cut at quantiles")
+            raise ValueError("only a range can have quantile bins")
 
     def with_values(self, found: Sequence[str]) -> Column:
         """The column with these discovered values; raises `ValueError` if it may not have them."""
         if self.discovers is None or len(found) > self.discovers or self.other in found:
-            raise ValueError(f"`{self.name}` has no such values to be found")
+            raise ValueError(f"`{self.name}` cannot have these discovered values")
         discovers = None if found else self.discovers
         return replace(self, scale=Categories(tuple(found)), discovers=discovers)
 
@@ -133,6 +139,7 @@ class Column:
         if self.other in self.special:
             return self.regular + self.special.index(self.other)
         declared = self.scale.code(self.other)
+        # A declared value keeps its code, so that one value never has two codes.
         return self.regular + len(self.special) if declared is None else declared
 
     @cached_property
@@ -185,9 +192,9 @@ class Column:
 
     @cached_property
     def grouping(self) -> Grouping:
-        """The dictionary's own cells: its bins, a cell for each value, or 20 equal bins.
+        """The cells of the dictionary: declared bins, one cell per value, or 20 equal bins.
 
-        Private bins are replaced by as many equal ones wherever a run does not measure them.
+        Where a run does not measure private bins, as many equal bins take their place.
         """
         if isinstance(self.bins, QuantileBins):
             return self._cut(self.bins.count)
@@ -198,9 +205,9 @@ class Column:
         return self.scale.equal(DEFAULT_BINS, self.tail)
 
     def group(self, bins: int | Sequence[Any]) -> Grouping:
-        """Cells by a count of equal bins or by edges (values, or their JSON form).
+        """Cells by a number of equal bins or by edges (values, or their JSON form).
 
-        Bins are closed on the left, the last on both sides; minimum and maximum are always
+        Bins are closed on the left, the last one on both sides. Minimum and maximum are always
         edges. Raises `ValueError` for a column of categories and for edges out of range.
         """
         if isinstance(bins, int):
@@ -214,18 +221,18 @@ class Column:
 
     def _cut(self, bins: int | tuple[Value, ...]) -> Grouping:
         if not isinstance(self.scale, Linear):
-            raise ValueError(f"`{self.name}` has categories, which are not cut into bins")
+            raise ValueError(f"`{self.name}` has categories, which cannot be cut into bins")
         if not isinstance(bins, int):
             return self.scale.cut_at(bins, self.tail)
         if not 1 <= bins <= MOST_CELLS:
-            raise ValueError(f"a column has 1 to {MOST_CELLS} bins")
+            raise ValueError(f"the number of bins must be 1 to {MOST_CELLS}")
         return self.scale.equal(bins, self.tail)
 
     def labels(self, grouping: Grouping | None = None) -> list[str]:
         """A public label for each cell of a grouping of this column (its own by default)."""
         cut = self.grouping if grouping is None else grouping
         if (cut.regular, cut.tail) != (self.regular, self.tail):
-            raise ValueError(f"the grouping is not one of `{self.name}`")
+            raise ValueError(f"the grouping does not fit `{self.name}`")
         bounds = zip(cut.edges, cut.edges[1:], strict=False)
         base = [self._label(first, end) for first, end in bounds]
         base += [
@@ -250,8 +257,9 @@ class Column:
 
     def decode(self, codes: NDArray[Any]) -> pa.Array:
         """Typed values of stored codes (any integer dtype): bool, int64, float64, string,
-        date32, timestamp[s] or time32[s]; null where the code is null's."""
-        from app.engine.schema import arrow  # pyarrow: synthesizers' processes do without it
+        date32, timestamp[s] or time32[s]; null for the code of null. Shape (rows,)."""
+        # Imported here because the processes of synthesizers run without pyarrow.
+        from app.engine.schema import arrow
 
         if isinstance(self.scale, Linear):
             return arrow.from_ticks(self.type, *self.places(codes))
@@ -265,7 +273,7 @@ class Column:
         return arrow.to_arrow(self.type, (*values, *self.tail_values))
 
     def places(self, codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Places on the number line (see `values.tick`), and which codes are null's.
+        """Places on the number line (see `values.tick`) and a mask of nulls, both shape (rows,).
 
         Raises `TypeError` for a column of text.
         """
@@ -283,7 +291,7 @@ class Column:
     def _checked(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         wide = codes.astype(np.int64)
         if wide.size and not 0 <= wide.min() <= wide.max() < self.codes:
-            raise ValueError(f"codes of `{self.name}` are 0 to {self.codes - 1}")
+            raise ValueError(f"codes of `{self.name}` must be 0 to {self.codes - 1}")
         return wide
 
     def place_of(self, value: Value | None) -> int | float:
@@ -292,13 +300,13 @@ class Column:
         return float(place) if self.type == "number" else int(place)
 
     def text_at(self, place: float) -> str:
-        """How the value at a place on the number line reads."""
+        """The text of the value at a place on the number line."""
         value = at_tick(self.type, Decimal(repr(place)))
         written = text(value)
         return f"{Decimal(written):f}" if isinstance(value, Decimal) else written
 
     def code(self, value: Value | None) -> int | None:
-        """The code that stores a value (None for null), None if nothing declares it."""
+        """The code of a value (None stands for null); None if the value is not declared."""
         if value is None:
             return self.null_code
         if value in self.special:
@@ -308,13 +316,13 @@ class Column:
 
     @property
     def step(self) -> float:
-        """The distance between a point of a range and the next, 0 between categories."""
+        """The distance between adjoining points of a range; 0 for categories."""
         return float(self.scale.step) if isinstance(self.scale, Linear) else 0.0
 
 
 @dataclass(frozen=True)
 class EntityColumn:
-    """The column that holds the ids of the privacy unit; its values are never stored."""
+    """The column with the ids of the privacy unit. Its values are never stored."""
 
     name: str
     type: TypeName
@@ -326,7 +334,7 @@ class EntityColumn:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A field that is named but not used, and why."""
+    """A field that is declared but not used, and the reason."""
 
     name: str
     type: str

@@ -1,7 +1,8 @@
 """Cross-column constraints: what must hold between the columns of a row.
 
-A row is checked only where every column it needs has a value: null breaks nothing, unless a
-condition or a lookup lists null itself. Each constraint checks blocks of stored codes.
+A missing value (null) breaks no rule, unless a condition or a lookup lists null itself. So a
+rule checks only rows in which all columns that it needs have values. Rules work on blocks of
+stored codes.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Constraint(Protocol):
 class Sum:
     """`total` is the sum of `parts`, up to `tolerance`.
 
-    By default half a step for each column, which is what rounding to the grid can move; none
-    between whole numbers.
+    The default tolerance is half a step for each column of numbers, since rounding to the grid
+    can change a value by that much. For whole numbers it is 0.
     """
 
     total: Column
@@ -57,7 +58,7 @@ class Sum:
         if self.tolerance is not None:
             return self.tolerance
         rounded = [c.step for c in (self.total, *self.parts) if c.type == "number"]
-        # The doubles summed are decimals rounded once each: a billionth more than the steps.
+        # Each double is a decimal rounded once, so sums need slightly more than the half steps.
         return sum(rounded) / 2 * (1 + 1e-9)
 
     def violations(self, codes: Codes) -> Mask:
@@ -79,7 +80,8 @@ class Sum:
 class AtLeast:
     """`column` is not below the sum of `sum_of` plus `offset`.
 
-    Nothing is allowed for rounding to the grid but what doubles lose: the offset can be.
+    The check allows for the rounding error of doubles, but not for rounding to the grid. Where
+    that matters, the offset can be declared lower.
     """
 
     column: Column
@@ -92,7 +94,7 @@ class AtLeast:
 
     @cached_property
     def least(self) -> float:
-        """The least difference of the column and the sum of the others."""
+        """The lowest allowed difference between the column and the sum of the others."""
         return float(tick(self.offset))
 
     def violations(self, codes: Codes) -> Mask:
@@ -111,7 +113,7 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class Order:
-    """The columns never fall from left to right; with `strict` they rise."""
+    """The values never decrease from one column to the next; with `strict` they increase."""
 
     ordered: tuple[Column, ...]
     strict: bool = False
@@ -135,7 +137,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Condition:
-    """A set of values of one column: those listed (None is null), or those within bounds."""
+    """A set of values of one column: listed values (None is null), or values within bounds."""
 
     column: Column
     listed: tuple[Value | None, ...] = ()
@@ -160,7 +162,7 @@ class Condition:
         return holds
 
     def unknown(self, codes: Codes) -> Mask:
-        """Where the value is null and null is not listed."""
+        """Where the value is missing and null is not listed, shape (rows,)."""
         null = self.column.null_code
         own = codes[self.column.name]
         if null is None or None in self.listed:
@@ -218,7 +220,7 @@ class Implied:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Together the columns take only the combinations of `rows` (None is null)."""
+    """The columns take only the combinations of values in `rows` (None is null)."""
 
     looked_up: tuple[Column, ...]
     rows: tuple[tuple[Value | None, ...], ...]
@@ -242,7 +244,7 @@ class Lookup:
 
     @cached_property
     def excused(self) -> tuple[Column, ...]:
-        """Columns whose null, which no row lists, breaks nothing."""
+        """Columns with null in no listed row. A null there breaks no rule."""
         return tuple(
             column
             for place, column in enumerate(self.looked_up)
@@ -262,10 +264,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class _Combinations:
-    """Sorted prefixes of the listed combinations, one step for each column.
+    """The listed combinations as sorted prefixes, for a binary search column by column.
 
-    A prefix of j columns is numbered by its place among the distinct prefixes of that length,
-    so that numbers stay below the count of rows however many columns there are.
+    A prefix of j columns is numbered by its place among the distinct prefixes of that length. So
+    numbers stay below the number of rows and never overflow, however many columns there are.
     """
 
     values: tuple[NDArray[np.int64], ...]
@@ -295,7 +297,7 @@ class _Combinations:
 
 
 def _find(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], Mask]:
-    """Places in a sorted array, and which of the wanted are really there."""
+    """Places in a sorted array, and a mask of the wanted values that it contains."""
     slots = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return slots, known[slots] == wanted
 

@@ -1,4 +1,4 @@
-"""Reading what the cells of a column may hold: scale, point masses, undeclared values, bins."""
+"""Reading the domain of a column: scale, special values, undeclared values, bins."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from app.engine.schema.scalars import ValueReader
 from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
 from app.engine.schema.values import TypeName, Value, tick
 
+# Limits on what a dictionary may list, so that reading one stays within a request's memory.
 MOST_BINS_LISTED = 100_000
 MOST_SPECIAL = 1000
 
 
 @dataclass(frozen=True)
 class DomainReader:
-    """Reads the domain keys of a field; what is wrong is logged and left at its default.
+    """Reads the domain keys of a field. A wrong key is logged and keeps its default.
 
     `limits` is the field's `constraints` object.
     """
@@ -56,7 +57,7 @@ class DomainReader:
                     "`enum` already lists every value", f"leave `{key}` out", "constraints", key
                 )
         if "bins" in self.wire:
-            self.log.add("a column of categories has a cell for each", "leave `bins` out", "bins")
+            self.log.add("each category already has a cell of its own", "leave `bins` out", "bins")
         values = self.values.values(self.limits["enum"], "constraints", "enum")
         return None if values is None else Categories(tuple(values))
 
@@ -87,6 +88,7 @@ class DomainReader:
 
     def _ends(self) -> tuple[Decimal, Decimal] | None:
         ends: list[Decimal] = []
+        # Only times have natural ends. All other ranges are declared, so that they are public.
         for key, natural in (("minimum", 0), ("maximum", 86_399)):
             if key in self.limits:
                 value = self.values.value(self.limits[key], "constraints", key)
@@ -110,7 +112,7 @@ class DomainReader:
             return None
         step = self.values.value(self.wire["step"], "step")
         if step is not None and tick(step) <= 0:
-            self.log.add("a step is positive", "give the distance between two values", "step")
+            self.log.add("`step` must be positive", "give the distance between two values", "step")
             return None
         return None if step is None else tick(step)
 
@@ -129,7 +131,9 @@ class DomainReader:
         if "special" not in self.wire:
             return ()
         if not isinstance(scale, Linear):
-            self.log.add("each category has a cell of its own", "leave `special` out", "special")
+            self.log.add(
+                "each category already has a cell of its own", "leave `special` out", "special"
+            )
             return ()
         return self.values.values(self.wire["special"], "special", most=MOST_SPECIAL) or ()
 
@@ -140,11 +144,17 @@ class DomainReader:
         if choice not in ("other", "null", "clip", "reject"):
             problem = ("unknown treatment", "use other, null, clip or reject")
         elif choice == "other" and not has_other:
-            problem = ("undeclared values have nowhere to go", "declare `other`")
+            problem = (
+                "undeclared values cannot become `other`: it is not declared",
+                "declare `other`",
+            )
         elif choice == "null" and not nullable:
-            problem = ("a required column has no null", 'choose another, or "required": false')
+            problem = (
+                "a required column has no null",
+                'choose another treatment, or "required": false',
+            )
         elif choice == "clip" and not isinstance(scale, Linear):
-            problem = ("only a range can be clipped to", "use other, null or reject")
+            problem = ("values can be clipped only to a range", "use other, null or reject")
         if problem:
             self.log.add(*problem, "undeclared")
             return "reject"
@@ -163,7 +173,7 @@ class DomainReader:
         if not isinstance(raw, int) or isinstance(raw, bool) or not 1 <= raw <= MOST_CELLS:
             self.log.add(
                 f'`bins` is a count from 1 to {MOST_CELLS}, a list of edges, or "quantiles"',
-                "give one of the three",
+                "write one of the three",
                 "bins",
             )
             return None
@@ -175,7 +185,7 @@ class DomainReader:
         count = raw.get("quantiles")
         try:
             if set(raw) != {"quantiles"} or type(count) is not int:
-                raise ValueError("the number of quantile bins is whole")
+                raise ValueError("the number of quantile bins must be a whole number")
             return QuantileBins(count)
         except ValueError as error:
             self.log.add(str(error), 'write {"quantiles": 20}, or "quantiles"', "bins")
@@ -183,7 +193,11 @@ class DomainReader:
 
     def _edges(self, raw: list[Any], scale: Linear) -> tuple[Value, ...] | None:
         if not raw or len(raw) > MOST_BINS_LISTED:
-            self.log.add(f"expected 1 to {MOST_BINS_LISTED} edges", "list them or count", "bins")
+            self.log.add(
+                f"expected 1 to {MOST_BINS_LISTED} edges",
+                "give fewer edges, or a number of bins",
+                "bins",
+            )
             return None
         values = [self.values.value(edge, "bins", i) for i, edge in enumerate(raw)]
         edges = [value for value in values if value is not None]
@@ -192,7 +206,14 @@ class DomainReader:
         places = [tick(edge) for edge in edges]
         for index, place in enumerate(places):
             if not scale.minimum <= place <= scale.maximum:
-                self.log.add("an edge lies between minimum and maximum", "move it", "bins", index)
+                self.log.add(
+                    "an edge must lie between minimum and maximum",
+                    "correct the edge",
+                    "bins",
+                    index,
+                )
             if index and place <= places[index - 1]:
-                self.log.add("edges rise strictly", "sort them", "bins", index)
+                self.log.add(
+                    "edges must increase strictly", "sort them and remove duplicates", "bins", index
+                )
         return tuple(edges)

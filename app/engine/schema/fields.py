@@ -1,4 +1,4 @@
-"""Reading one field of a dictionary: a column, the entity's, or one that is left out."""
+"""Reading one field of a dictionary: a column, the entity column, or a field left out."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ _UNSUPPORTED = {
     "object",
     "yearmonth",
 }
+# Types whose values have one spelling each; ids are compared by their text.
 _ID_TYPES = ("string", "integer", "year")
 _FREE_TEXT = "free text: no categories are declared"
 
 
 class FieldReader:
-    """Reads one field; each part that is wrong is logged and left at None."""
+    """Reads one field. A part that is wrong is logged and becomes None."""
 
     def __init__(self, wire: Any, log: ProblemLog) -> None:
         self.wire: Mapping[str, Any] = wire if isinstance(wire, Mapping) else {}
@@ -74,7 +75,7 @@ class FieldReader:
 
     def read(self) -> Field | None:
         if not self.is_object:
-            self.log.add("a field is an object", 'write {"name": ..., "type": ...}')
+            self.log.add("a field must be an object", 'write {"name": ..., "type": ...}')
             return None
         before = len(self.log.found)
         check_keys(self.wire, FIELD_KEYS, self.log)
@@ -116,7 +117,7 @@ class FieldReader:
         )
 
     def _column(self, make: Callable[[], Column]) -> Column | None:
-        """The column, or the problem that its own validation finds."""
+        """The column, or None if its own validation finds a problem, which is logged."""
         try:
             return make()
         except ValueError as error:
@@ -127,8 +128,8 @@ class FieldReader:
         name = self.wire.get("name")
         if not is_text(name) or not 1 <= len(str(name)) <= LONGEST_NAME or "\0" in str(name):
             self.log.add(
-                f"a column has a name of 1 to {LONGEST_NAME} characters",
-                "give the name that the file's header has",
+                f"a column needs a name of 1 to {LONGEST_NAME} characters",
+                "use the name in the header of the file",
                 "name",
             )
             return None
@@ -175,17 +176,19 @@ class FieldReader:
         most = self._most_found()
         if self.kind != "string" or "enum" in limits:
             self.log.add(
-                "only the values of a string column without `enum` are discovered",
+                "only a string column without `enum` can have discovered values",
                 "leave `values` out",
                 "values",
             )
         for key in ("bins", "special", "undeclared"):
             if key in self.wire:
-                self.log.add("values that are not found are `other`", f"leave `{key}` out", key)
+                self.log.add(
+                    "values that are not discovered are `other`", f"leave `{key}` out", key
+                )
         other = None
         if self.wire.get("other") is None:
             self.log.add(
-                "values that are not found have nowhere to go", 'declare "other": "Other"', "other"
+                "values that are not discovered need `other`", 'declare "other": "Other"', "other"
             )
         else:
             other = ValueReader(self.kind, (), self.log).value(self.wire["other"], "other")
@@ -212,7 +215,7 @@ class FieldReader:
             return most
         self.log.add(
             f'`values` is "discover", or {{"discover": n}} for at most n values of {MOST_FOUND}',
-            "write it so, or leave it out",
+            "write one of these, or leave it out",
             "values",
         )
         return USUAL_MOST_FOUND
@@ -220,8 +223,8 @@ class FieldReader:
     def _refuse_unconfirmed(self) -> None:
         if self.wire.get("proposed") not in (None, False):
             self.log.add(
-                "this field was read off the file and is not confirmed as public knowledge",
-                "check it against public documentation, then take `proposed` away",
+                "this field was proposed from the file and is not confirmed as public knowledge",
+                "check it against public documentation, then remove `proposed`",
                 "proposed",
             )
 
@@ -232,9 +235,10 @@ class FieldReader:
         return role == "entity"
 
     def _refuse_column_keys(self) -> None:
-        if self.kind not in _ID_TYPES:  # of others one value has many spellings: 7, 7.0, 7e0
+        # Values of other types have several spellings: 7, 7.0, 7e0.
+        if self.kind not in _ID_TYPES:
             self.log.add(
-                f"ids of type {self.kind} cannot be told apart for certain",
+                f"ids of type {self.kind} cannot be compared: one id has several spellings",
                 "declare the id as string (compared letter by letter) or integer",
                 "type",
             )

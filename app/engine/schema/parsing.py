@@ -1,4 +1,4 @@
-"""Reading a whole dictionary from the wire, with every problem reported at once."""
+"""Reading a whole dictionary from JSON, with all problems reported at once."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ _TABLE_KEYS = {"fields", "missingValues", "constraints", "title", "description",
 def parse_table(
     wire: Any,
 ) -> tuple[tuple[Field, ...], tuple[str, ...], tuple[Constraint, ...]]:
-    """Fields, the table's spellings of null, and its constraints; raises `SchemaError`."""
+    """Fields, spellings of missing values, and constraints of a table.
+
+    Raises `SchemaError` with every problem found.
+    """
     log = ProblemLog()
     if not isinstance(wire, Mapping):
-        log.add("a dictionary is an object", 'write {"fields": [...]}')
+        log.add("a dictionary must be an object", 'write {"fields": [...]}')
         log.raise_if_any()
     check_keys(wire, _TABLE_KEYS, log)
     missing = read_spellings(wire, "missingValues", log)
     raw = wire.get("fields")
     if not isinstance(raw, list) or not 1 <= len(raw) <= MOST_COLUMNS:
-        log.add(f"`fields` lists 1 to {MOST_COLUMNS} columns", "describe each column", "fields")
+        log.add(f"`fields` must list 1 to {MOST_COLUMNS} columns", "describe each column", "fields")
         log.raise_if_any()
     fields = [FieldReader(item, log.below("fields", i)).read() for i, item in enumerate(raw or [])]
     kept = tuple(field for field in fields if field is not None)
@@ -37,10 +40,12 @@ def parse_table(
     _check_categories(fields, ("",) if missing is None else missing, log)
     if not log.found and not any(isinstance(field, Column) for field in kept):
         log.add(
-            "no column is left to make data from",
+            "the dictionary has no usable column",
             "declare a range or categories for at least one column besides the entity's",
             "fields",
         )
+    # Constraints are read last: they name columns and values of the fields, so that their problems
+    # would only repeat those of a wrong field.
     constraints: tuple[Constraint, ...] = ()
     if wire.get("constraints") is not None and not log.found:
         usable = {
@@ -56,7 +61,7 @@ def parse_table(
 def _check_categories(
     fields: list[Field | None], missing: tuple[str, ...], log: ProblemLog
 ) -> None:
-    """A category that is a spelling of null would never be seen."""
+    """A category that is also a spelling of null would always be read as null."""
     for index, field in enumerate(fields):
         if not isinstance(field, Column) or not isinstance(field.scale, Categories):
             continue
@@ -65,8 +70,8 @@ def _check_categories(
             place = field.scale.code(spelling)
             if place is not None:
                 log.add(
-                    "this category is a spelling of null",
-                    "take it away here or in `missingValues`",
+                    "this category is also a spelling of null (a missing value)",
+                    "remove it here or in `missingValues`",
                     *("fields", index, "constraints", "enum", place),
                 )
 
@@ -86,4 +91,6 @@ def _check_names(raw: list[Any], log: ProblemLog) -> None:
         if item.get("role") == "entity":
             entities.append(index)
     for index in entities[1:]:
-        log.add("a table has one entity column", "take one role away", "fields", index, "role")
+        log.add(
+            "a table can have only one entity column", "remove one role", "fields", index, "role"
+        )

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, reported all at once.
+"""Problems of a declaration, reported all at once.
 
 SchemaError(ValueError)
 """
@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from app.engine.json_pointer import pointer
 
-MOST_TOLD = 1000
+# A list with one mistake may repeat it for each of a million values.
+MOST_REPORTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """Where (JSON pointer into the declaration), what, and what to do about it."""
+    """One problem: where it is (a JSON pointer into the declaration), what it is, how to fix it."""
 
     pointer: str
     message: str
@@ -23,10 +24,10 @@ class FieldProblem:
 
 
 class SchemaError(ValueError):
-    """A declaration that cannot be used; `errors` holds the problems found, at most 1,000."""
+    """A declaration that cannot be used. `errors` holds the first 1,000 problems."""
 
     def __init__(self, errors: Sequence[FieldProblem]) -> None:
-        self.errors = tuple(errors[:MOST_TOLD])
+        self.errors = tuple(errors[:MOST_REPORTED])
         super().__init__("; ".join(f"{error.pointer}: {error.message}" for error in self.errors))
 
 
@@ -38,7 +39,7 @@ class ProblemLog:
     found: list[FieldProblem] = field(default_factory=list)
 
     def below(self, *steps: str | int) -> ProblemLog:
-        """A log that writes into the same list, deeper in the declaration."""
+        """A log for a deeper place in the declaration; it writes into the same list."""
         return ProblemLog(self.pointer + pointer(*steps), self.found)
 
     def add(self, message: str, remedy: str, *steps: str | int) -> None:

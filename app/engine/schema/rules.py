@@ -1,4 +1,4 @@
-"""Reading cross-column constraints from the wire.
+"""Reading cross-column constraints from JSON.
 
 {"kind": "sum", "total": "trip_total", "parts": ["fare", "tips"], "tolerance": 0.01}
 {"kind": "at_least", "column": "trip_total", "sum_of": ["fare", "tips"], "offset": -1}
@@ -36,7 +36,7 @@ MOST_JOINED = 50
 def parse_constraints(
     wire: Any, columns: Mapping[str, Column], log: ProblemLog
 ) -> tuple[Constraint, ...]:
-    """Constraints over usable columns; what is wrong is logged."""
+    """The constraints over usable columns. Wrong ones are logged and left out."""
     if not isinstance(wire, list) or len(wire) > MOST_CONSTRAINTS:
         log.add(f"expected a list of at most {MOST_CONSTRAINTS} constraints", "list them")
         return ()
@@ -65,6 +65,7 @@ class _RuleReader:
             return None
         read, known = kinds[kind]
         check_keys(self.wire, known | {"kind", "title", "description"}, self.log)
+        # A constraint with a problem is left out, even if it could be built: it is never checked.
         before = len(self.log.found)
         constraint = read()
         return constraint if len(self.log.found) == before else None
@@ -84,7 +85,7 @@ class _RuleReader:
         if None in found:
             return None
         if len(set(map(str, names))) < len(names):
-            self.log.add("a column is named twice", "take one away", key)
+            self.log.add("a column is named twice", "remove one", key)
         return tuple(column for column in found if column is not None)
 
     def _sum(self) -> Constraint | None:
@@ -96,15 +97,17 @@ class _RuleReader:
             return None
         for column in (total, *parts):
             if column.type not in ("integer", "number"):
-                self.log.add(f"`{column.name}` is not a number", "sums are of numbers", "parts")
+                self.log.add(
+                    f"`{column.name}` is not a number", "sum only columns of numbers", "parts"
+                )
         if total in parts:
-            self.log.add("the total is not one of its parts", "take it away", "parts")
+            self.log.add("the total cannot be one of its own parts", "remove it", "parts")
         return Sum(total, parts, tolerance)
 
     def _tolerance(self, raw: Any) -> float | None:
         tolerance = ValueReader("number", (), self.log).value(raw, "tolerance")
         if tolerance is not None and tick(tolerance) < 0:
-            self.log.add("a tolerance is not negative", "give at least 0", "tolerance")
+            self.log.add("a tolerance must not be negative", "give 0 or more", "tolerance")
         return None if tolerance is None else float(tick(tolerance))
 
     def _at_least(self) -> Constraint | None:
@@ -115,9 +118,13 @@ class _RuleReader:
             return None
         for each in (column, *parts):
             if each.type not in ("integer", "number"):
-                self.log.add(f"`{each.name}` is not a number", "sums are of numbers", "sum_of")
+                self.log.add(
+                    f"`{each.name}` is not a number", "sum only columns of numbers", "sum_of"
+                )
         if column in parts:
-            self.log.add("the column is not one of those summed", "take it away", "sum_of")
+            self.log.add(
+                "the column cannot be one of the columns in its sum", "remove it", "sum_of"
+            )
         return AtLeast(column, parts, offset)
 
     def _order(self) -> Constraint | None:
@@ -169,7 +176,12 @@ class _RuleReader:
         self, column: Column, raw: Mapping[str, Any], key: str, name: str
     ) -> Condition | None:
         if column.type in ("string", "boolean"):
-            self.log.add("categories have no bounds", "list the values", key, name)
+            self.log.add(
+                "a column of categories has no order, so it cannot have bounds",
+                "list the values",
+                key,
+                name,
+            )
             return None
         ends = {end: self._value(column, raw[end], key, name, end) for end in raw}
         return Condition(column, (), ends.get("minimum"), ends.get("maximum"))
@@ -202,8 +214,8 @@ class _RuleReader:
             return None
         if column.code(value) is None:
             self.log.add(
-                f"`{column.name}` declares no such value",
-                "declare it, or take it away" if value is not None else "the column is required",
+                f"`{column.name}` does not declare this value",
+                "declare it, or remove it here" if value is not None else "the column is required",
                 *steps,
             )
         return value

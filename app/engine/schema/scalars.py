@@ -1,4 +1,4 @@
-"""Reading the smallest parts of a dictionary: keys, spellings, single values and lists."""
+"""Reading the smallest parts of a dictionary: keys, spellings, values and lists of values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_keys(wire: Mapping[str, Any], known: Collection[str], log: ProblemLog)
 
 
 def read_spellings(wire: Mapping[str, Any], key: str, log: ProblemLog) -> tuple[str, ...] | None:
-    """A list of distinct short texts, None where absent or wrong."""
+    """A list of distinct short texts; None if it is absent or wrong."""
     if key not in wire:
         return None
     raw = wire[key]
@@ -34,7 +34,7 @@ def read_spellings(wire: Mapping[str, Any], key: str, log: ProblemLog) -> tuple[
 
 @dataclass(frozen=True)
 class ValueReader:
-    """Reads values of one type, in ISO 8601 or one of `formats`; what is wrong is logged."""
+    """Reads values of one type, in ISO 8601 or one of `formats`. Wrong values are logged."""
 
     kind: TypeName
     formats: tuple[str, ...]
@@ -50,7 +50,7 @@ class ValueReader:
     def values(
         self, raw: Any, *steps: str | int, most: int = MOST_ENUM_VALUES
     ) -> tuple[Value, ...] | None:
-        """Distinct values of a list, None if any is wrong."""
+        """The distinct values of a list; None if any is wrong."""
         if not isinstance(raw, list) or not raw:
             self.log.add("expected a list of values, at least one", "list them", *steps)
             return None
@@ -61,5 +61,5 @@ class ValueReader:
         for index, item in enumerate(raw):
             value = self.value(item, *steps, index)
             if value is not None and seen.setdefault(value, index) != index:
-                self.log.add("this value is listed twice", "take one away", *steps, index)
+                self.log.add("this value is listed twice", "remove one", *steps, index)
         return tuple(seen) if len(self.log.found) == before else None

@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 from app.engine.grouping import Grouping
 from app.engine.schema.values import TypeName, Value, at_tick, text, tick
 
+# Codes then fit in uint32.
 MOST_CODES = 2**32 - 1
 DEFAULT_BINS = 20
 
 
 @dataclass(frozen=True)
 class Categories:
-    """Code i is the i-th declared value. There is none where all are yet to be discovered."""
+    """Code i is the i-th declared value. If all values are to be discovered, there is none."""
 
     values: tuple[Value, ...]
 
     def __post_init__(self) -> None:
         if len(set(self.values)) != len(self.values):
-            raise ValueError("categories are declared once each")
+            raise ValueError("a category must not be declared twice")
 
     @property
     def regular(self) -> int:
@@ -59,7 +60,7 @@ class Linear:
 
     def __post_init__(self) -> None:
         if self.step <= 0 or self.maximum < self.minimum:
-            raise ValueError("a scale runs upwards from its minimum in positive steps")
+            raise ValueError("a scale needs a positive step, and a maximum not below its minimum")
         if self.regular > MOST_CODES:
             raise ValueError("a scale has at most 2^32 - 1 points")
 
@@ -68,7 +69,7 @@ class Linear:
         return int((self.maximum - self.minimum) // self.step) + 1
 
     def code(self, value: Value) -> int | None:
-        """The nearest point of a value within the bounds, None for one outside."""
+        """The code of the point nearest to a value; None for a value outside the bounds."""
         place = tick(value)
         if not self.minimum <= place <= self.maximum:
             return None
@@ -79,14 +80,15 @@ class Linear:
 
     @cached_property
     def decimals(self) -> int:
-        """Decimal places that write every point exactly."""
+        """How many decimal places write every point exactly."""
         places = (self.minimum.normalize(), self.step.normalize())
         return max(0, *(-int(place.as_tuple().exponent) for place in places))
 
     def places(self, codes: NDArray[np.int64]) -> NDArray[Any]:
-        """Places of codes: float64 for numbers (the double nearest to the decimal), else int64.
+        """The places of codes, shape (rows,): float64 for numbers, otherwise int64.
 
-        Origin and step are whole at `decimals` places, so one division rounds once.
+        A number is the double nearest to the exact decimal: minimum and step are whole numbers
+        when multiplied by 10^decimals, so only the one division rounds.
         """
         shift = Decimal(10) ** self.decimals
         whole = int(self.minimum * shift) + int(self.step * shift) * codes
@@ -99,12 +101,12 @@ class Linear:
         return self._cut(inner, tail)
 
     def cut_at(self, edges: Sequence[Value], tail: int) -> Grouping:
-        """Intervals between rising edges; the ends of the scale are always edges."""
+        """Intervals between increasing edges; the ends of the scale are always edges."""
         places = [tick(edge) for edge in edges]
         if any(b <= a for a, b in pairwise(places)):
-            raise ValueError("edges rise strictly")
+            raise ValueError("edges must increase strictly")
         if any(not self.minimum <= place <= self.maximum for place in places):
-            raise ValueError("edges lie between minimum and maximum")
+            raise ValueError("edges must lie between minimum and maximum")
         inner = (self._first_at(place) for place in places if place < self.maximum)
         return self._cut(inner, tail)
 
@@ -116,7 +118,7 @@ class Linear:
         return Grouping((0, *sorted(cuts), self.regular), tail)
 
     def label(self, first: int, end: int) -> str:
-        """How the codes `first..end-1` read as an interval."""
+        """The label of the interval of the codes `first` to `end - 1`."""
         if end - first == 1:
             return text(self.value(first))
         left = text(self.value(first))
@@ -129,7 +131,10 @@ Scale = Categories | Linear
 
 
 def default_step(minimum: Decimal, maximum: Decimal) -> Decimal:
-    """The public grid of a number without `step`: about seven digits across its range."""
+    """The step of a number without `step`: about seven digits across its range.
+
+    It depends on the declared range only, so it is public.
+    """
     length = maximum - minimum
     if length <= 0:
         return Decimal(1)

@@ -1,4 +1,4 @@
-"""Reading how the cells of a field are spelled: marks, truth values, date formats."""
+"""Reading how values are written: decimal and group characters, truth values, date formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIRECTIVES = {
 
 @dataclass(frozen=True)
 class SpellingReader:
-    """Reads the spelling keys of a field; what is wrong is logged and left at its default."""
+    """Reads the spelling keys of a field. A wrong key is logged and keeps its default."""
 
     wire: Mapping[str, Any]
     kind: TypeName
@@ -36,13 +36,13 @@ class SpellingReader:
         )
         for key, spellings in (("trueValues", trues), ("falseValues", falses)):
             if spellings == ():
-                self.log.add("a truth value has a spelling", "list at least one", key)
+                self.log.add("a truth value needs a spelling", "list at least one", key)
         if trues and falses and set(trues) & set(falses):
-            self.log.add("a spelling is both true and false", "choose", "falseValues")
+            self.log.add("a spelling is both true and false", "remove one", "falseValues")
         group = self._mark("groupChar", None)
         decimal = self._mark("decimalChar", plain.decimal_char)
         if self.kind == "number" and group is not None and group == decimal:
-            self.log.add("decimalChar and groupChar differ", "declare both", "groupChar")
+            self.log.add("decimalChar and groupChar must differ", "declare both", "groupChar")
         bare = self.wire.get("bareNumber", True)
         if not isinstance(bare, bool):
             self.log.add("`bareNumber` is true or false", "choose one", "bareNumber")
@@ -61,10 +61,12 @@ class SpellingReader:
         if mark is None:
             return default
         if not isinstance(mark, str) or len(mark) != 1 or mark.isdigit() or mark in "+-":
-            self.log.add("expected a single mark", 'such as "." or ","', key)
+            self.log.add("expected a single character", 'such as "." or ","', key)
             return default
         if self.kind not in ("integer", "number"):
-            self.log.add("only numbers have marks", f"leave `{key}` out", key)
+            self.log.add(
+                "only numbers have decimal and group characters", f"leave `{key}` out", key
+            )
         return mark
 
     def _formats(self) -> tuple[str, ...]:
@@ -82,13 +84,13 @@ class SpellingReader:
             steps = ("format", index) if isinstance(raw, list) else ("format",)
             if not isinstance(form, str) or not _format_is_known(self.kind, form):
                 allowed = " ".join(f"%{mark}" for mark in sorted(_DIRECTIVES[self.kind]))
-                self.log.add("unknown format", f"use strptime marks among {allowed}", *steps)
+                self.log.add("unknown format", f"use strptime directives among {allowed}", *steps)
                 return ()
         return tuple(listed)
 
 
 def _format_is_known(kind: str, form: str) -> bool:
-    """Known marks, each part of a moment at most once (%b and %B are the same part)."""
+    """Whether all directives are known, each part at most once (%b and %B are the same part)."""
     marks = [mark.replace("B", "b") for mark in re.findall(r"%(.?)", form)]
     parts = [mark for mark in marks if mark != "%"]
     return (

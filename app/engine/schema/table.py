@@ -22,7 +22,7 @@ Field = Column | EntityColumn | LeftOut
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in declared order, spellings of null, and cross-column constraints."""
+    """A data dictionary: fields in declared order, spellings of null, cross-column constraints."""
 
     fields: tuple[Field, ...]
     missing_values: tuple[str, ...] = ("",)
@@ -30,7 +30,7 @@ class Schema:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The usable columns, in declared order, without the entity's."""
+        """The usable columns, in declared order, without the entity column."""
         return tuple(field for field in self.fields if isinstance(field, Column))
 
     @cached_property
@@ -40,7 +40,7 @@ class Schema:
 
     @cached_property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Fields that are named but not used (free text, unsupported types)."""
+        """Fields that are declared but not used (free text, unsupported types)."""
         return tuple(field for field in self.fields if isinstance(field, LeftOut))
 
     @cached_property
@@ -58,7 +58,7 @@ class Schema:
         return replace(self, fields=fields)
 
     def violations(self, codes: Mapping[str, NDArray[Any]]) -> list[NDArray[np.bool_]]:
-        """For each constraint, a mask of the rows of coded columns that break it."""
+        """For each constraint a mask of the rows that break it, shape (rows,)."""
         return [constraint.violations(codes) for constraint in self.constraints]
 
     def check_unit(self, unit: PrivacyUnit) -> None:
@@ -78,7 +78,7 @@ class Schema:
                 + (
                     "no unit names it" if unit.column is None else f"the unit names `{unit.column}`"
                 ),
-                f'let the unit name `{declared}`, or take the key "role" away',
+                f'let the unit name `{declared}`, or remove the key "role"',
                 "fields",
                 names.index(str(declared)),
                 "role",

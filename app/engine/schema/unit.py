@@ -16,7 +16,7 @@ MOST_ROWS_PER_ENTITY = 2**31 - 1
 class PrivacyUnit:
     """What adjacent datasets differ by: one row, or all rows of one entity, added or removed.
 
-    `max_rows` is k, the most rows of one unit that count; for `row` it is 1.
+    `max_rows` is the contribution bound k, the most rows of one unit that count. For `row` it is 1.
     """
 
     kind: Literal["row", "entity"]
@@ -25,13 +25,13 @@ class PrivacyUnit:
 
     def __post_init__(self) -> None:
         if self.kind not in ("row", "entity"):
-            raise ValueError("a unit is a `row` or an `entity`")
+            raise ValueError("a unit must be a `row` or an `entity`")
         if self.kind == "row" and (self.column is not None or self.max_rows != 1):
-            raise ValueError("a `row` unit has no column and counts one row")
+            raise ValueError("a `row` unit must have no column and count one row")
         if self.kind == "entity" and not self.column:
-            raise ValueError("an `entity` unit names the column that holds the id")
+            raise ValueError("an `entity` unit must name the column that holds the id")
         if not 1 <= self.max_rows <= MOST_ROWS_PER_ENTITY:
-            raise ValueError(f"max_rows is 1 to {MOST_ROWS_PER_ENTITY}")
+            raise ValueError(f"max_rows must be 1 to {MOST_ROWS_PER_ENTITY}")
 
     def to_wire(self) -> dict[str, Any]:
         if self.kind == "row":
@@ -71,6 +71,6 @@ def _check_entity(wire: Mapping[str, Any], log: ProblemLog) -> None:
     if not is_whole or not 1 <= int(str(max_rows)) <= MOST_ROWS_PER_ENTITY:
         log.add(
             f"`max_rows` is a whole number from 1 to {MOST_ROWS_PER_ENTITY}",
-            "give the most rows of one entity that are to count",
+            "give the contribution bound: the most rows of one entity that count",
             "max_rows",
         )

@@ -27,13 +27,14 @@ TYPES: tuple[TypeName, ...] = (
     "year",
 )
 
+# A double holds every decimal of 15 digits and every integer up to 2^53 without change.
 MOST_DIGITS = 15
 LARGEST_INTEGER = 2**53
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (dictionary times carry no zone)
 
 
 def from_wire(kind: TypeName, raw: Any, formats: Sequence[str] = ()) -> Value:
-    """The value that a JSON scalar stands for; `ValueError` says what was expected.
+    """The value of a JSON scalar. Raises `ValueError`, which says what was expected.
 
     Dates and times are ISO 8601, or written in one of the field's own `formats`.
     """
@@ -53,7 +54,7 @@ def from_wire(kind: TypeName, raw: Any, formats: Sequence[str] = ()) -> Value:
 
 
 def is_text(raw: Any) -> bool:
-    """Whether a JSON value is text that can be written (JSON may hold lone surrogates)."""
+    """Whether a JSON value is text that UTF-8 can write: JSON may hold lone surrogates."""
     return isinstance(raw, str) and not any("\ud800" <= mark <= "\udfff" for mark in raw)
 
 

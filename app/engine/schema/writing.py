@@ -1,4 +1,4 @@
-"""The canonical wire form of a dictionary: defaults are left out."""
+"""The canonical JSON form of a dictionary, without defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.engine.schema.values import Value, at_tick, to_wire
 
 
 def write_field(field: Column | EntityColumn | LeftOut) -> dict[str, Any]:
-    """A field in the form that `parsing` reads back as an equal one."""
+    """The JSON form of a field, which `parsing` reads back as an equal field."""
     wire: dict[str, Any] = {"name": field.name, "type": field.type}
     if field.position is not None:
         wire["column"] = field.position

@@ -16,7 +16,7 @@ from app.engine.columns.contribution import (
     ContributionForm,
     contribution_problems,
     expected_errors,
-    noise_problems,
+    noise_scale,
 )
 from app.engine.columns.private_bins import (
     USUAL_BINS_SHARE,
@@ -28,28 +28,27 @@ from app.engine.columns.private_bins import (
 )
 from app.engine.columns.resources import (
     bounded,
-    message_problems,
-    run_problems,
-    table_bytes,
+    header_cells,
 )
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
-from app.engine.inference.controlled_rounding import rounded
+from app.engine.inference.controlled_rounding import round_keeping_margins
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.inference.shrinkage import CountNoise, shrunk
+from app.engine.inference.shrinkage import CountNoise, shrink_counts
 from app.engine.method import (
+    Case,
     CountsTable,
-    Limits,
-    Preflight,
+    Example,
+    Model,
+    Needs,
     Problem,
     Progress,
-    PublicFacts,
     Session,
+    Synthesizer,
 )
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.method.presets import PresetParams
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.privacy.wire import narrowed
@@ -101,7 +100,7 @@ class HistogramParams(PresetParams):
 
 
 @dataclass(frozen=True)
-class HistogramModel:
+class HistogramModel(Model):
     """Non-negative whole counts, shape `axes.shape`, and the noisy size of the table."""
 
     axes: Axes
@@ -147,42 +146,36 @@ class HistogramModel:
         return pack(header, {"counts": narrowed(self.values)})
 
 
-class Histogram:
+class Histogram(Synthesizer):
     name = "histogram"
     title = "Noisy histogram over chosen columns"
     reference = "The baseline of the NIST Temporal Map Challenge (2020), with bounded contribution"
     outputs = ("rows", "counts")
     Params = HistogramParams
+    example = Example(
+        params={"columns": ["shift", "payment_type"], "post_processing": "project"},
+    )
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: HistogramParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
-        limits: Limits,
-    ) -> Preflight:
-        plan = plan_axes(schema, params, UnitBudget(unit, loss), far_cuts=0)
+    def needs(self, case: Case, params: HistogramParams) -> Needs:
+        plan = plan_axes(case.schema, params, case.budget, far_cuts=0)
         axes, budget = plan.axes, plan.rest
         contribution = params.contribution.contribution()
-        problems = (
-            plan.problems
-            + contribution_problems(contribution, budget)
-            + _cell_problems(axes)
-            + message_problems(axes)
-        )
+        problems = plan.problems + contribution_problems(contribution, budget)
         errors = expected_errors(
-            _questions(axes, contribution, unit), _weights(contribution, budget), budget
+            _questions(axes, contribution, case.unit), _weights(contribution, budget), budget
         )
         cells = bounded(axes.cells)
-        memory = bounded(cells * _BYTES_PER_CELL + table_bytes(len(axes.names), limits))
-        problems += noise_problems(errors, contribution) + run_problems(
-            memory, cells + plan.draws, limits, len(axes.names)
+        return Needs.of_table(len(axes.names), case.limits) + Needs(
+            cells=cells,
+            memory_bytes=cells * _BYTES_PER_CELL,
+            draws=cells + plan.draws,
+            header_cells=header_cells(axes),
+            noise_scale=noise_scale(errors, contribution),
+            expected_error=errors[0],
+            problems=problems + _cell_problems(axes),
         )
-        return Preflight(cells, memory, errors[0], problems)
 
-    def delta_for_values(self, params: HistogramParams, schema: Schema) -> float:
+    def delta_share(self, params: HistogramParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(
@@ -262,7 +255,9 @@ def _post_processed(
     if params.prior == "none":
         return apportion(onto_simplex(histogram.values.astype(np.float64), total), total, rng)
     noise = CountNoise(histogram.noise, histogram.scale, histogram.variance)
-    return rounded(shrunk(histogram.values, noise, total).with_total(total), total, rng)
+    return round_keeping_margins(
+        shrink_counts(histogram.values, noise, total).with_total(total), total, rng
+    )
 
 
 def _stored_contribution(wire: Any) -> Contribution:

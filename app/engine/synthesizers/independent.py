@@ -11,14 +11,10 @@ from numpy.typing import NDArray
 
 from app.engine.columns import one_way
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import (
-    noise_problems,
-)
 from app.engine.columns.estimates import in_rows
 from app.engine.columns.private_bins import (
     delta_for_values,
 )
-from app.engine.columns.resources import message_problems, run_problems
 from app.engine.columns.table_size import Size
 from app.engine.columns.within_bins import (
     WithinBinDensity,
@@ -32,10 +28,18 @@ from app.engine.entities.model import Entities, Grouper
 from app.engine.graphical.params import PreparationParams
 from app.engine.graphical.preparation import one_way_errors, plan_preparation, prepare
 from app.engine.inference.rounding import apportion, shuffled_cells
-from app.engine.method import Case, Limits, Preflight, Progress, PublicFacts, Session
+from app.engine.method import (
+    Case,
+    Example,
+    Model,
+    Needs,
+    Progress,
+    PublicFacts,
+    Session,
+    Synthesizer,
+)
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import weights as stored_weights
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
 
@@ -47,7 +51,7 @@ class IndependentParams(PreparationParams):
 
 
 @dataclass(frozen=True)
-class IndependentModel:
+class IndependentModel(Model):
     """Shares of each column's cells, in the order of the axes, each adding up to 1, and how rows
     lie within cells. `entities`, where they were bought, group the rows."""
 
@@ -87,34 +91,30 @@ class IndependentModel:
         return pack(header, arrays)
 
 
-class Independent:
+class Independent(Synthesizer):
     name = "independent"
     title = "Independent columns from noisy one-way histograms"
     reference = "The product-of-marginals baseline, e.g. Ping, Stoyanovich and Howe (2017)"
     Params = IndependentParams
+    example = Example(
+        guarantee={"epsilon": "0.5"},
+        rows=10000,
+    )
+    auto_rank = 30
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: IndependentParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        plan = plan_preparation(Case(schema, unit, loss, public, limits), params)
-        axes, problems, contribution = plan.axes, plan.problems, plan.contribution
-        cells = sum(axes.shape)
-        memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        problems += run_problems(memory, cells + plan.draws, limits, len(axes.names))
-        problems += message_problems(axes, 8 * cells)
-        if not axes.names:
-            return Preflight(0, memory, 0.0, problems)
-        errors = one_way_errors(axes, contribution, plan.budget)
-        problems += noise_problems(errors, contribution)
-        return plan.preflight(cells, memory, errors[0], problems)
+    def auto_reason(self, columns: int, unit: PrivacyUnit, public: PublicFacts | None) -> str:
+        del columns, unit, public
+        return "`independent` measures each column alone, which any table allows"
 
-    def delta_for_values(self, params: IndependentParams, schema: Schema) -> float:
+    def needs(self, case: Case, params: IndependentParams) -> Needs:
+        plan = plan_preparation(case, params)
+        cells = sum(plan.axes.shape)
+        needs = plan.needs + Needs(memory_bytes=cells * _BYTES_PER_CELL, message_bytes=8 * cells)
+        if not plan.axes.names:
+            return needs
+        return needs + plan.noise(one_way_errors(plan.axes, plan.contribution, plan.budget))
+
+    def delta_share(self, params: IndependentParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(

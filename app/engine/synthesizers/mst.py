@@ -12,18 +12,11 @@ from app.engine.columns.contribution import (
     expected_distance,
     expected_error,
     expected_score_error,
-    noise_problems,
 )
-from app.engine.columns.resources import (
-    counting_bytes,
-    message_problems,
-    question_problems,
-    run_problems,
-    time_problems,
-)
+from app.engine.columns.resources import counting_bytes, time_problems
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
-from app.engine.graphical.preparation import PreparedTable, one_way_errors, plan_preparation
+from app.engine.graphical.preparation import PreparationPlan, PreparedTable, one_way_errors
 from app.engine.graphical.run import (
     BudgetWeights,
     FitSettings,
@@ -38,18 +31,17 @@ from app.engine.graphical.spanning_tree import (
     least_loss,
     selection_seconds,
 )
-from app.engine.method import Case, Limits, Params, Preflight, Problem, PublicFacts
+from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question
 from app.engine.prior.drift import PriorLimits
-from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
+from app.engine.prior.needs import drawn_cells, prior_errors
 from app.engine.prior.public_model import (
     most_pair_cells,
     pairs_within,
 )
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
-from app.engine.schema import PrivacyUnit, Schema
+from app.engine.schema import PrivacyUnit
 
 # A selection offers every pair, and a question holds no more than it can.
 MOST_COLUMNS = 200
@@ -104,53 +96,53 @@ class Mst(GraphicalMethod):
     title = "Maximum spanning tree of noisy two-way marginals"
     reference = "McKenna, Miklau and Sheldon (2021), Winning the NIST Contest"
     Params = MstParams
+    example = Example(rows=10000)
+    auto_rank = 20
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: MstParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        case = Case(schema, unit, loss, public, limits)
-        plan = plan_preparation(case, params)
-        axes, problems, contribution = plan.axes, plan.problems, plan.contribution
-        problems += prior_problems(case, axes, params.public_entities)
-        if len(axes.names) > MOST_COLUMNS:
-            return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-        most = _most_pair_cells(params, axes, public is not None)
+    def auto_reason(self, columns: int, unit: PrivacyUnit, public: PublicFacts | None) -> str:
+        del columns, unit, public
+        return "`mst` measures a single tree of pairs, and so needs less memory and time"
+
+    def refusals(self, axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+        return (*problems, _too_many_columns(axes)) if len(axes.names) > MOST_COLUMNS else ()
+
+    def prior_tree_cells(self, axes: Axes, params: MstParams) -> int:
+        # Edges of the spanning tree are joined to it.
+        return TUNING.prior_cells + _most_pair_cells(params, axes, is_public=True)
+
+    def marginal_needs(self, case: Case, plan: PreparationPlan, params: MstParams) -> Needs:
+        axes, columns = plan.axes, len(plan.axes.names)
+        most = _most_pair_cells(params, axes, is_public=case.public is not None)
         pair_cells = _pair_cells(axes, most)
-        cells = sum(axes.shape) + sum(pair_cells[: max(0, len(axes.names) - 1)])
-        memory = cells * _BYTES_PER_CELL + plan.memory_bytes
-        prior = PriorNeeds.of(case, axes, params.public_entities, TUNING.prior_cells + most)
-        memory += prior.memory_bytes
-        memory += counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-        # A child hands over its model, and in a round each reference for every other column, or
-        # of each pair.
-        problems += time_problems(
-            selection_seconds(len(axes.names)),
-            f"choosing a tree over {len(axes.names)} columns",
+        measured = sum(pair_cells[: max(0, columns - 1)])
+        cells = sum(axes.shape) + measured
+        choosing = time_problems(
+            selection_seconds(columns),
+            f"choosing a tree over {columns} columns",
             "choose fewer columns",
-            limits,
+            case.limits,
         )
-        problems += message_problems(
-            axes, 8 * max(cells, (len(axes.names) - 1) * sum(axes.shape), prior.sent_cells)
-        )
-        drawn = max(cells, sum(axes.shape) + prior.entity_cells) + plan.draws
-        problems += run_problems(memory, drawn, limits, len(axes.names)) + question_problems(
+        counting = Question(
             max(sum(pair_cells), sum(axes.shape)),
             "/params/most_pair_cells",
             "lower it, choose fewer columns, or coarser `bins`",
         )
-        if not axes.names:
-            return Preflight(0, memory, 0.0, problems)
-        budget = _weights(params, len(axes.names), public is not None).split(plan.budget.loss)
-        errors = _errors(axes, contribution, unit, budget, most)
+        needs = Needs(
+            cells=measured,
+            memory_bytes=cells * _BYTES_PER_CELL
+            + counting_bytes(sum(pair_cells), max(pair_cells, default=0)),
+            draws=drawn_cells(case, axes, params.public_entities, measured),
+            # A child hands over its model, and in a round each reference for every other column.
+            message_bytes=8 * max(cells, (columns - 1) * sum(axes.shape)),
+            questions=(counting,),
+            problems=choosing,
+        )
+        if not columns:
+            return needs
+        budget = _weights(params, columns, case.public is not None).split(plan.budget.loss)
+        errors = _errors(axes, plan.contribution, case.unit, budget, most)
         scores = prior_errors(case, axes, budget.prior, params.public_entities)
-        problems += noise_problems(errors, contribution, scores)
-        return plan.preflight(cells, memory, errors[0], problems)
+        return needs + plan.noise(errors, scores)
 
     def weights(
         self, table: PreparedTable, params: MstParams, public: PublicSource
@@ -167,7 +159,7 @@ class Mst(GraphicalMethod):
         no pair can be measured."""
         run.progress(0.2, "choosing the tree")
         columns, unit, rule = run.columns, run.session.unit, run.table.contribution
-        most = _most_pair_cells(params, run.table.axes, run.public.rows is not None)
+        most = _most_pair_cells(params, run.table.axes, is_public=run.public.rows is not None)
         error = _edge_error(run.budget, rule, unit, len(columns.shape), most)
         edges = choose_tree(
             run.session,
@@ -214,7 +206,7 @@ def _tree_prior(run: TableRun, most: int) -> TreePrior | None:
     return TreePrior(expected, run.prior.cliques, TUNING.prior_cells + most)
 
 
-def _most_pair_cells(params: MstParams, axes: Axes, is_public: bool) -> int:
+def _most_pair_cells(params: MstParams, axes: Axes, *, is_public: bool) -> int:
     """With a public table each pair's reference is sent cell by cell."""
     most = params.most_pair_cells
     return min(most, most_pair_cells(axes)) if is_public else most

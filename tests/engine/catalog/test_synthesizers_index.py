@@ -54,19 +54,19 @@ def test_units_public_tables_and_guarantees_are_those_that_run(name: str) -> Non
     _, units, public, guarantees = LINES[name]
     for unit in UNITS:
         for guarantee in LOSSES:
-            told = unit in units.split(", ") and guarantee in guarantees.split(", ")
-            assert runs(name, unit=unit, guarantee=guarantee, public=True) == told
+            stated = unit in units.split(", ") and guarantee in guarantees.split(", ")
+            assert runs(name, unit=unit, guarantee=guarantee, public=True) == stated
             assert runs(name, unit=unit, guarantee=guarantee, public=False) == (
-                told and public != "needed"
+                stated and public != "needed"
             )
 
 
-def test_those_that_are_told_to_buy_open_columns_do() -> None:
+def test_methods_that_the_page_names_for_open_columns_measure_them() -> None:
     (line,) = re.findall(r"^- Columns that the dictionary leaves open.*$", PAGE, re.M)
-    told = set(re.findall(r"`(\w+)`", line))
-    buy = {
+    named = set(re.findall(r"`(\w+)`", line))
+    measuring = {
         entry.name
         for entry in registry.entries()
         if "values_share" in registry.ours(entry.name).Params.model_fields
     }
-    assert told == buy
+    assert named == measuring

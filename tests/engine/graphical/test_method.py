@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from public_tables import CELLS, SCHEMA, contrary, pair_distance, public_of, rows_of
-from small_tables import EXACT, ROW, session_on
+from small_tables import EXACT, LIMITS, ROW, session_on
 
+from app.engine.columns.axes import Axes
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
-from app.engine.graphical.preparation import PreparedTable
+from app.engine.graphical.preparation import PreparationPlan, PreparedTable
 from app.engine.graphical.run import (
     BudgetWeights,
     FitSettings,
@@ -21,6 +22,7 @@ from app.engine.graphical.run import (
     TableRun,
 )
 from app.engine.graphical.table_model import TableModel
+from app.engine.method import Case, Needs, PublicFacts
 from app.engine.method.model_file import ModelFormatError
 from app.engine.prior.drift import PriorLimits
 from app.engine.privacy.loss import PrivacyLoss
@@ -31,6 +33,7 @@ class Neighbours(GraphicalMethod):
     """Measures each column with the next one, and keeps a tenth for the end."""
 
     name = "neighbours"
+    title = "Each column with the next"
 
     def __init__(self) -> None:
         self.runs: list[TableRun] = []
@@ -39,6 +42,12 @@ class Neighbours(GraphicalMethod):
     def weights(self, table: PreparedTable, params: Any, public: PublicSource) -> BudgetWeights:  # noqa: ARG002
         prior = 0.2 if public.rows is not None else 0.0
         return BudgetWeights(one_way=0.4, prior=prior, marginals=0.5 - prior, reserve=0.1)
+
+    def marginal_needs(self, case: Case, plan: PreparationPlan, params: Any) -> Needs:  # noqa: ARG002
+        return Needs(cells=100, memory_bytes=1000, draws=100) + plan.noise([1.0])
+
+    def prior_tree_cells(self, axes: Axes, params: Any) -> int:  # noqa: ARG002
+        return 10_000
 
     def prior_limits(self, run: TableRun, params: Any) -> PriorLimits:  # noqa: ARG002
         return PriorLimits(tree=10_000, pair=1000)
@@ -122,3 +131,21 @@ def test_a_stored_model_is_of_its_own_method() -> None:
     other.name = "others"
     with pytest.raises(ModelFormatError):
         other.load(SCHEMA, ROW, data)
+
+
+def test_needs_are_those_of_the_columns_the_step_and_the_public_table() -> None:
+    facts = PublicFacts(SCHEMA, 5000)
+    alone, beside = (
+        Neighbours().check(SCHEMA, ROW, TableParams(), EXACT, public, LIMITS)
+        for public in (None, facts)
+    )
+    assert alone.problems == beside.problems == ()
+    assert alone.cells == beside.cells == sum(CELLS.values()) + 100
+    assert beside.memory_bytes > alone.memory_bytes + 5000 * 8 * len(CELLS)
+    assert alone.expected_error == 1.0
+
+
+def test_what_no_public_table_has_cannot_be_kept() -> None:
+    params = TableParams(public_entities="keep")
+    (problem,) = Neighbours().check(SCHEMA, ROW, params, EXACT, None, LIMITS).problems
+    assert problem.pointer == "/params/public_entities"

@@ -10,7 +10,6 @@ from app.engine.columns.table_size import Size
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.estimation import fit
 from app.engine.inference.measurements import NoisyMarginal
-from app.engine.method import rows_to_ask
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.schema import PrivacyUnit
 from app.engine.table import generator
@@ -34,9 +33,9 @@ def tied(rows: int = 400) -> TableModel:
 
 
 def test_a_noisy_count_beyond_the_public_bound_is_that_bound() -> None:
-    assert rows_to_ask(tied(400), None, 399) == 399
-    assert rows_to_ask(tied(400), None, 400) is None
-    assert rows_to_ask(tied(400), 1000, 399) == 1000
+    assert tied(400).rows_to_ask(None, 399) == 399
+    assert tied(400).rows_to_ask(None, 400) is None
+    assert tied(400).rows_to_ask(1000, 399) == 1000
 
 
 def test_rows_follow_the_model_and_merged_cells_are_restored() -> None:

@@ -54,7 +54,7 @@ def variable_elimination(vector: Any, wanted: list[tuple[str, ...]]) -> list[np.
 def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
     shape, factors, propagation, potentials = potentials_of(seed)
     propagation.run(potentials)
-    model = GraphicalModel(propagation.tree, propagation.shares())
+    model = GraphicalModel(propagation.tree, propagation.probabilities())
     domain = mbi.Domain(tuple(shape), tuple(shape.values()))
     tables = {
         axes: mbi.Factor(domain.project(axes), potentials[place].reshape([shape[a] for a in axes]))
@@ -66,7 +66,7 @@ def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
         assert np.abs(model.marginal(axes) - their).max() < 1e-6
 
 
-def test_a_fit_without_pull_is_no_worse_than_that_of_mbi() -> None:
+def test_a_fit_with_little_shrinkage_is_no_worse_than_that_of_mbi() -> None:
     rng = np.random.default_rng(0)
     shape = {"a": 3, "b": 4, "c": 2, "d": 3}
     whole = random_joint(rng, shape)
@@ -83,8 +83,8 @@ def test_a_fit_without_pull_is_no_worse_than_that_of_mbi() -> None:
 
     def chi_square(marginals: list[np.ndarray]) -> float:
         return sum(
-            float(np.square(500 * share - m.values).sum()) / 100
-            for share, m in zip(marginals, measured, strict=True)
+            float(np.square(500 * probability - m.values).sum()) / 100
+            for probability, m in zip(marginals, measured, strict=True)
         )
 
     own = chi_square([ours.marginal(m.axes) for m in measured])

@@ -169,7 +169,7 @@ def test_eighty_random_models_of_ordered_cells_are_those_of_brute_force(block: i
         assert np.abs(whole_of(model) - expected).max() < 1e-7, seed
 
 
-def test_noise_between_neighbours_is_smoothed_out() -> None:
+def test_noise_between_adjoining_cells_is_smoothed_out() -> None:
     rng = np.random.default_rng(5)
     shape, total = {"age": 60, "answer": 2}, 20_000.0
     rate = 0.2 + 0.5 / (1 + np.exp(-(np.arange(60) - 30) / 6))
@@ -242,7 +242,7 @@ def test_a_base_measure_has_the_axes_of_the_shape() -> None:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
-def test_marginals_of_a_fitted_model_are_shares_and_agree_with_each_other(seed: int) -> None:
+def test_marginals_of_a_fitted_model_are_probabilities_and_agree_with_each_other(seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = random_shape(rng)
     total = float(rng.integers(0, 300))
@@ -274,7 +274,7 @@ def some_measured(seed: int, error: float = 5.0) -> list[NoisyMarginal]:
     ]
 
 
-def test_exact_counts_are_met_when_nothing_pulls() -> None:
+def test_exact_counts_are_met_without_shrinkage() -> None:
     rng = np.random.default_rng(5)
     whole = random_joint(rng, SHAPE)
     axes_sets = [("a", "b"), ("b", "c"), ("c", "d")]
@@ -286,7 +286,7 @@ def test_exact_counts_are_met_when_nothing_pulls() -> None:
         assert np.abs(model.marginal(axes) - summed(whole, SHAPE, axes)).max() < 1e-6
 
 
-def test_a_stronger_pull_brings_the_axes_nearer_to_independence() -> None:
+def test_stronger_shrinkage_brings_the_axes_nearer_to_independence() -> None:
     def dependence(shrinkage: float) -> float:
         pair = fitted(some_measured(2), shrinkage=shrinkage).marginal(("a", "b"))
         return float(np.abs(pair - np.outer(pair.sum(axis=1), pair.sum(axis=0))).sum())
@@ -361,7 +361,7 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner() -> None:
     assert warm.evaluations <= cold.evaluations
 
 
-def test_a_start_of_another_shape_is_no_hindrance() -> None:
+def test_a_start_of_another_shape_is_ignored() -> None:
     other = fit({"a": 2, "b": 2}, [NoisyMarginal(("a", "b"), np.ones((2, 2)), np.array(1.0))], 4.0)
     assert np.isfinite(whole_of(fitted(some_measured(7), start=other))).all()
 
@@ -431,7 +431,9 @@ def test_marginals_that_the_shape_does_not_have_are_refused(
         (np.ones(2), np.array(np.inf)),
     ],
 )
-def test_measurements_are_finite_and_noisy(values: np.ndarray, variance: np.ndarray) -> None:
+def test_measurements_that_are_not_finite_or_not_noisy_are_refused(
+    values: np.ndarray, variance: np.ndarray
+) -> None:
     with pytest.raises(ValueError):
         NoisyMarginal(("c",), values, variance)
 
@@ -439,6 +441,6 @@ def test_measurements_are_finite_and_noisy(values: np.ndarray, variance: np.ndar
 @pytest.mark.parametrize(
     "options", [{"shrinkage": 0.0}, {"shrinkage": math.inf}, {"tolerance": 0.0}]
 )
-def test_a_fit_without_pull_or_end_is_refused(options: dict[str, float]) -> None:
+def test_a_fit_without_shrinkage_or_tolerance_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         fit(SHAPE, [], 10.0, **options)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import random_axes, random_shape
 
-from app.engine.inference.elimination import predicted_cells, predicted_with_each
+from app.engine.inference.elimination import predicted_cells, predicted_cells_with_each
 from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import table_order
 
@@ -95,19 +95,21 @@ def test_the_tree_does_not_depend_on_the_order_of_the_sets() -> None:
     assert JunctionTree.of(shape, pairs) == JunctionTree.of(shape, shuffled)
 
 
-def test_sizes_beyond_all_memory_are_still_told() -> None:
+def test_sizes_beyond_all_memory_are_still_predicted() -> None:
     shape = {f"x{i}": 1000 for i in range(100)}
     assert predicted_cells(shape, [tuple(shape)]) == 2**62
 
 
 @pytest.mark.parametrize(("shape", "axes"), [({}, []), ({"a": 0}, []), (SHAPE, [("a", "nowhere")])])
-def test_what_has_no_tree_is_refused(shape: dict[str, int], axes: list[tuple[str, ...]]) -> None:
+def test_shapes_without_a_tree_are_refused(
+    shape: dict[str, int], axes: list[tuple[str, ...]]
+) -> None:
     with pytest.raises(ValueError):
         JunctionTree.of(shape, axes)
 
 
 @given(st.integers(0, 2**32))
-def test_a_tree_that_was_taken_apart_is_the_same(seed: int) -> None:
+def test_a_stored_tree_is_restored(seed: int) -> None:
     tree, _ = made(seed)
     assert JunctionTree.stored(tree.shape, tree.cliques, tree.parents) == tree
 
@@ -127,7 +129,7 @@ def test_a_tree_that_was_taken_apart_is_the_same(seed: int) -> None:
         ((("a", "nowhere"), ("c",), ("d", "b")), (-1, 0, 0)),
     ],
 )
-def test_what_is_no_junction_tree_is_refused(
+def test_stored_parts_that_are_not_a_junction_tree_are_refused(
     cliques: tuple[tuple[str, ...], ...], parents: tuple[int, ...]
 ) -> None:
     with pytest.raises(ValueError):
@@ -138,13 +140,13 @@ def test_sizes_with_one_addition_each_are_those_of_trees_made_with_it() -> None:
     shape = {"a": 2, "b": 3, "c": 5, "d": 7}
     cliques = [("a", "b"), ("b", "c")]
     additions: list[tuple[str, ...]] = [("c", "d"), ("a",), ("a", "c", "d"), ("a", "d")]
-    assert predicted_with_each(shape, cliques, additions) == [
+    assert predicted_cells_with_each(shape, cliques, additions) == [
         JunctionTree.of(shape, [*cliques, addition]).cells for addition in additions
     ]
-    assert predicted_with_each(shape, cliques, []) == []
+    assert predicted_cells_with_each(shape, cliques, []) == []
 
 
-def eliminated(joined: np.ndarray, logs: np.ndarray) -> list[set[int]]:
+def elimination_cliques(joined: np.ndarray, logs: np.ndarray) -> list[set[int]]:
     """Maximal cliques of min-fill elimination, by sets."""
     near = {a: set(np.flatnonzero(row).tolist()) - {a} for a, row in enumerate(joined)}
     found: list[set[int]] = []
@@ -176,7 +178,7 @@ def test_axes_are_eliminated_by_fill_size_and_order(count: int) -> None:
     pairs = [(names[a], names[b]) for a, b in zip(*np.nonzero(joined), strict=True) if a != b]
     tree = JunctionTree.of(shape, pairs)
     logs = np.log([shape[names[place]] for place in places])
-    expected = eliminated(joined[np.ix_(places, places)], logs)
+    expected = elimination_cliques(joined[np.ix_(places, places)], logs)
     assert {frozenset(clique) for clique in tree.cliques} == {
         frozenset(names[places[axis]] for axis in clique) for clique in expected
     }

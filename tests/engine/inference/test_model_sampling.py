@@ -102,7 +102,7 @@ def test_three_columns_together_are_independent_too() -> None:
         assert statistic < chi2.isf(_FALSE_ALARM / 4, counts.size - 1), triple
 
 
-def test_neighbouring_rows_are_not_linked() -> None:
+def test_adjoining_rows_are_independent() -> None:
     cells = chain().sample(20_000, np.random.default_rng(13))
     for column in cells.values():
         # Under independence the correlation has standard deviation 0.007; 5.4 of them: 7e-8.
@@ -134,7 +134,7 @@ def test_pairs_across_cliques_come_nearer_to_the_model_than_independent_rows_do(
     assert near < far / 3
 
 
-def test_each_cell_is_drawn_as_often_as_its_share_says_on_average() -> None:
+def test_each_cell_is_drawn_with_its_probability_on_average() -> None:
     model = a_model(3)
     axes = tuple(model.shape)
     rng = np.random.default_rng(15)

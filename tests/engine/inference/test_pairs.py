@@ -35,7 +35,9 @@ def model_of(edges: list[tuple[str, str]], seed: int) -> GraphicalModel:
 
 @settings(max_examples=25, deadline=None)
 @given(EDGES, st.integers(0, 2**16))
-def test_pairs_together_are_the_pairs_one_by_one(edges: list[tuple[str, str]], seed: int) -> None:
+def test_pairs_together_are_the_same_as_pairs_one_by_one(
+    edges: list[tuple[str, str]], seed: int
+) -> None:
     model = model_of(edges, seed)
     asked = list(permutations(NAMES, 2))
     for one, other in zip(model.marginals(asked), pair_marginals(model, asked), strict=True):
@@ -45,7 +47,9 @@ def test_pairs_together_are_the_pairs_one_by_one(edges: list[tuple[str, str]], s
 
 
 @pytest.mark.parametrize("limit", ["_MOST_IN_MESSAGES", "_MOST_JOINED"])
-def test_little_room_changes_no_table(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_small_memory_limits_change_no_marginal(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     model = model_of([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "f")], 3)
     asked = list(permutations(NAMES, 2))
     expected = pair_marginals(model, asked)

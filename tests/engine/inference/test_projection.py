@@ -22,7 +22,7 @@ def test_counts_that_could_be_real_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("total", [0.0, -3.0])
-def test_no_total_leaves_nothing(total: float) -> None:
+def test_a_total_of_zero_gives_zeros(total: float) -> None:
     assert not onto_simplex(np.array([4.0, 1.0]), total).any()
 
 
@@ -43,7 +43,7 @@ def test_no_other_point_of_the_simplex_is_nearer(
     assert nearest <= np.square(other - values).sum() * (1 + 1e-9) + 1e-6
 
 
-def test_uncertain_counts_give_way_first() -> None:
+def test_uncertain_counts_move_most() -> None:
     # 6 + 3 + 1 must become 8: a shift of 1/2 takes 1/2, 1/2 and 1 of the last, of variance 2.
     counts = onto_simplex(np.array([6.0, 3.0, 1.0]), 8.0, np.array([1.0, 1.0, 2.0]))
     assert counts.tolist() == [5.5, 2.5, 0.0]

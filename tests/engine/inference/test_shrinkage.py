@@ -13,7 +13,7 @@ from app.engine.inference.shrinkage import (
     CountNoise,
     Estimates,
     independent_counts,
-    shrunk,
+    shrink_counts,
     spread,
 )
 
@@ -43,16 +43,16 @@ def by_months(rng: np.random.Generator) -> np.ndarray:
     return rng.poisson(np.multiply.outer(rates, 3 * rng.dirichlet(np.full(20, 0.3))))
 
 
-def test_independent_columns_of_no_noise_are_the_product_of_their_shares() -> None:
+def test_independent_columns_without_noise_are_the_product_of_their_frequencies() -> None:
     counts = np.array([[6, 2], [3, 1], [0, 0]])
     assert np.allclose(independent_counts(counts, 0.0, 12.0), counts)
 
 
-def test_one_column_says_nothing_but_the_mean() -> None:
+def test_one_column_is_expected_to_be_constant() -> None:
     assert independent_counts(np.array([9, 0, 3]), 1.0, 12.0).tolist() == [4.0, 4.0, 4.0]
 
 
-def test_sums_that_noise_explains_become_alike() -> None:
+def test_sums_that_noise_explains_become_equal() -> None:
     # Sums 12 and 8 differ from 10 by a variance of 8; noise of 4 a cell makes it 8 by itself.
     counts = np.array([[6, 6], [4, 4]])
     assert np.allclose(independent_counts(counts, 4.0, 20.0), 5.0)
@@ -68,7 +68,7 @@ def test_the_spread_is_what_remains_beyond_chance_and_noise() -> None:
 def test_a_hand_computed_posterior() -> None:
     """A noisy count of 2, expected 1: negative binomial odds times 2^-|noise|, within reach."""
     noise = CountNoise("laplace", 1 / math.log(2), 4.0)
-    found = shrunk(np.array([2, 0]), noise, 2.0)
+    found = shrink_counts(np.array([2, 0]), noise, 2.0)
     size = 1 / spread(np.array([2, 0]), np.ones(2), 4.0)
     prior = [
         math.exp(math.lgamma(c + size) - math.lgamma(size) - math.lgamma(c + 1))
@@ -82,10 +82,10 @@ def test_a_hand_computed_posterior() -> None:
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_without_noise_the_counts_stand(law: str) -> None:
+def test_without_noise_the_counts_are_kept(law: str) -> None:
     counts = np.array([[3, 0, 11], [0, 7, 1]])
     noise = CountNoise(law, 1e-3, 0.0)  # type: ignore[arg-type]
-    assert np.allclose(shrunk(counts, noise, 22.0).with_total(22.0), counts)
+    assert np.allclose(shrink_counts(counts, noise, 22.0).with_total(22.0), counts)
 
 
 def test_a_large_count_among_empty_ones_keeps_most_of_what_it_is() -> None:
@@ -93,7 +93,7 @@ def test_a_large_count_among_empty_ones_keeps_most_of_what_it_is() -> None:
     counts = np.zeros((50, 50), dtype=np.int64)
     counts[3, 4] = 500
     noise = laplace_noise(2.0)
-    made = shrunk(counts + laplace(2.0, counts.shape, rng), noise, 500.0).with_total(500.0)
+    made = shrink_counts(counts + laplace(2.0, counts.shape, rng), noise, 500.0).with_total(500.0)
     assert made[3, 4] > 500 - 2 * noise.reach(2500)
 
 
@@ -103,7 +103,7 @@ def test_no_mean_is_further_from_the_noisy_count_than_noise_reaches() -> None:
     counts[np.arange(40), np.arange(40)] = 90
     noise = laplace_noise(1.0)
     noisy = counts + laplace(1.0, counts.shape, rng)
-    means = shrunk(noisy, noise, 3600.0).means
+    means = shrink_counts(noisy, noise, 3600.0).means
     assert np.abs(means - np.maximum(noisy, 0)).max() <= noise.reach(1600)
 
 
@@ -112,7 +112,7 @@ def test_empty_months_stay_empty_where_the_plain_projection_fills_them() -> None
     counts = by_months(rng)
     noise = laplace_noise(0.5)
     noisy, total = counts + laplace(0.5, counts.shape, rng), float(counts.sum())
-    shrunken = shrunk(noisy, noise, total).with_total(total)
+    shrunken = shrink_counts(noisy, noise, total).with_total(total)
     plain = onto_simplex(noisy.astype(np.float64), total)
     assert shrunken[:, 7:].sum() < 0.3 * plain[:, 7:].sum()
 
@@ -122,7 +122,7 @@ def test_sparse_counts_come_nearer_than_by_the_plain_projection(scale: float, mo
     rng = np.random.default_rng(4)
     counts = by_months(rng)
     noisy, total = counts + laplace(scale, counts.shape, rng), float(counts.sum())
-    nearer = shrunk(noisy, laplace_noise(scale), total).with_total(total)
+    nearer = shrink_counts(noisy, laplace_noise(scale), total).with_total(total)
     plain = onto_simplex(noisy.astype(np.float64), total)
     assert np.abs(nearer - counts).sum() < most * np.abs(plain - counts).sum()
 
@@ -132,7 +132,7 @@ def test_counts_far_from_independent_are_not_worse_off(scale: float) -> None:
     rng = np.random.default_rng(5)
     counts = np.diag(rng.poisson(30, 100))
     noisy, total = counts + laplace(scale, counts.shape, rng), float(counts.sum())
-    made = shrunk(noisy, laplace_noise(scale), total).with_total(total)
+    made = shrink_counts(noisy, laplace_noise(scale), total).with_total(total)
     plain = onto_simplex(noisy.astype(np.float64), total)
     assert np.abs(made - counts).sum() < np.abs(plain - counts).sum()
 
@@ -146,7 +146,7 @@ def test_a_total_is_met_where_it_is_least_certain() -> None:
 @pytest.mark.parametrize("total", [0.0, -2.0])
 def test_no_total_leaves_no_count(total: float) -> None:
     noise = CountNoise("gaussian", 1.0, 1.0)
-    assert not shrunk(np.array([[3, -1]]), noise, total).with_total(total).any()
+    assert not shrink_counts(np.array([[3, -1]]), noise, total).with_total(total).any()
 
 
 @given(noisy_counts, noises, st.floats(0.5, 5000))
@@ -154,7 +154,7 @@ def test_no_total_leaves_no_count(total: float) -> None:
 def test_what_is_made_is_not_negative_and_adds_up(
     noisy: np.ndarray, noise: CountNoise, total: float
 ) -> None:
-    made = shrunk(noisy, noise, total).with_total(total)
+    made = shrink_counts(noisy, noise, total).with_total(total)
     assert np.isfinite(made).all()
     assert (made >= 0).all()
     assert made.sum() == pytest.approx(total, rel=1e-9)

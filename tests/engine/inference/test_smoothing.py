@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from app.engine.inference.smoothing import smoothed
+from app.engine.inference.smoothing import smooth_counts
 
 BREAKS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95)
 LEVELS = (0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -58,17 +58,17 @@ def test_the_mean_over_all_ways_to_cut_the_cells_is_exact(
     noisy: np.ndarray, error: float, total: float
 ) -> None:
     means, variances = over_all_segmentations(noisy, error**2, total)
-    smooth = smoothed(noisy, error**2, total)
+    smooth = smooth_counts(noisy, error**2, total)
     assert smooth.means == pytest.approx(means, rel=1e-7, abs=1e-7)
     floor = error**2 / len(noisy)
     assert smooth.variances == pytest.approx(np.maximum(variances, floor), rel=1e-6, abs=1e-6)
 
 
-def test_level_counts_are_told_from_noise() -> None:
+def test_constant_counts_are_recovered_from_noise() -> None:
     rng = np.random.default_rng(1)
     counts = np.repeat([900.0, 100.0, 400.0], [20, 30, 25])
     noisy = counts + rng.normal(0, 100, counts.size)
-    smooth = smoothed(noisy, 100.0**2, counts.sum())
+    smooth = smooth_counts(noisy, 100.0**2, counts.sum())
     assert np.mean((smooth.means - counts) ** 2) < 0.25 * np.mean((noisy - counts) ** 2)
     assert smooth.variances.mean() < 0.25 * 100**2
 
@@ -82,13 +82,13 @@ def test_counts_in_no_order_come_out_no_worse_than_they_were(mean: float) -> Non
         counts = rng.gamma(0.3, mean / 0.3, 60)
         noisy = counts + rng.normal(0, 200, 60)
         raw += np.sum((noisy - counts) ** 2)
-        smooth += np.sum((smoothed(noisy, 200.0**2, counts.sum()).means - counts) ** 2)
+        smooth += np.sum((smooth_counts(noisy, 200.0**2, counts.sum()).means - counts) ** 2)
     assert smooth < raw
 
 
-def test_counts_without_noise_stand() -> None:
+def test_counts_without_noise_are_kept() -> None:
     counts = np.array([0.0, 39_074.0, 12.0, 12.0, 7.0, 1e7, 3.0])
-    smooth = smoothed(counts, 1e-3, counts.sum())
+    smooth = smooth_counts(counts, 1e-3, counts.sum())
     assert smooth.means == pytest.approx(counts, abs=0.1)
     assert (smooth.variances > 0).all()
 
@@ -96,14 +96,14 @@ def test_counts_without_noise_stand() -> None:
 @pytest.mark.parametrize("cells", [0, 1, 2, 3000])
 def test_columns_of_any_length_are_smoothed(cells: int) -> None:
     rng = np.random.default_rng(3)
-    smooth = smoothed(100 + rng.normal(0, 50, cells), 50.0**2, 100.0 * cells)
+    smooth = smooth_counts(100 + rng.normal(0, 50, cells), 50.0**2, 100.0 * cells)
     assert smooth.means.shape == smooth.variances.shape == (cells,)
     assert np.isfinite(smooth.means).all()
     if cells > 100:
         assert np.abs(smooth.means - 100).mean() < 10
 
 
-def test_nothing_but_noise_has_scales_too() -> None:
-    smooth = smoothed(np.array([3.0, -4.0, 1.0]), 25.0, -7.0)
+def test_pure_noise_is_smoothed_too() -> None:
+    smooth = smooth_counts(np.array([3.0, -4.0, 1.0]), 25.0, -7.0)
     assert np.isfinite(smooth.means).all()
     assert (smooth.variances > 0).all()

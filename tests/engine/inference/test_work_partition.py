@@ -46,7 +46,7 @@ def test_no_clique_of_one_thread_touches_one_of_the_other(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=100, deadline=None)
-def test_a_tree_hung_elsewhere_is_the_same_tree(seed: int) -> None:
+def test_a_tree_with_another_root_is_the_same_tree(seed: int) -> None:
     tree = random_tree(np.random.default_rng(seed))
     divided = DividedTree.of(tree)
     hung = divided.tree
@@ -68,7 +68,7 @@ def test_two_like_branches_go_to_a_thread_each_and_the_link_between_them_is_the_
     assert divided.own.size == divided.other.size == 1
 
 
-def test_a_small_share_is_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_part_is_not_given_to_the_second_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_partition, "_LEAST_CELLS", 19)
     shape = {"a": 9, "b": 2, "c": 2, "d": 9}
     divided = DividedTree.of(JunctionTree.of(shape, [("a", "b"), ("b", "c"), ("c", "d")]))
@@ -100,19 +100,21 @@ def test_a_model_and_its_rows_are_the_same_bits_on_one_two_and_three_processors(
     divided: list[ModuleType] = []
     for module in (propagation, balancing):
 
-        def told(
+        def recorded(
             own: Callable[[], None], other: Callable[[], None], module: ModuleType = module
         ) -> None:
             divided.append(module)
-            two_threads.together(own, other)
+            two_threads.run_both(own, other)
 
-        monkeypatch.setattr(module, "together", told)
+        monkeypatch.setattr(module, "run_both", recorded)
     one, two, three = (modelled(threads, seed, monkeypatch) for threads in (1, 2, 3))
     assert {propagation, balancing} == set(divided)
     assert one == two == three
 
 
-def test_rows_dealt_in_halves_are_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_assigned_in_halves_are_those_that_were_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(3)
     shape = {"u": 4, "v": 3, "w": 2, "x": 5}
     whole = random_joint(rng, shape)
@@ -131,7 +133,7 @@ def test_rows_dealt_in_halves_are_what_was_drawn(monkeypatch: pytest.MonkeyPatch
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=30))
 def test_work_is_cut_between_groups_where_neither_part_is_small(work: list[int]) -> None:
     middle = balancing._middle(np.array(work, dtype=np.int64))
-    least = sum(work) / balancing._LEAST_PART
+    least = sum(work) / balancing._SMALLEST_PART
     cuts = [cut for cut in range(1, len(work)) if least <= sum(work[:cut]) <= sum(work) - least]
     if not cuts or not sum(work):
         assert middle == 0
@@ -152,8 +154,8 @@ def test_a_wide_model_has_the_same_bits_on_one_and_two_processors(
     for threads in (1, 2):
         monkeypatch.setattr(two_threads, "processors", lambda threads=threads: threads)
         log_partition, marginals = built.run(potentials)
-        shares = b"".join(share.tobytes() for share in built.shares())
-        found.append((log_partition, marginals.tobytes(), shares))
+        probabilities = b"".join(probability.tobytes() for probability in built.probabilities())
+        found.append((log_partition, marginals.tobytes(), probabilities))
     assert found[0] == found[1]
 
 
@@ -165,7 +167,7 @@ def test_both_pieces_are_done_though_the_other_thread_is_busy(
     assert thread is not None
     free, done = threading.Event(), []
     thread.submit(free.wait)
-    two_threads.together(lambda: done.append("own"), lambda: done.append("other"))
+    two_threads.run_both(lambda: done.append("own"), lambda: done.append("other"))
     assert done == ["own", "other"]
     free.set()
 
@@ -181,14 +183,14 @@ def test_an_error_of_either_piece_is_raised_when_both_are_over(
             raise ArithmeticError(name)
 
     with pytest.raises(ArithmeticError, match=fails):
-        two_threads.together(lambda: piece("own"), lambda: piece("other"))
+        two_threads.run_both(lambda: piece("own"), lambda: piece("other"))
 
 
 def test_without_a_second_thread_the_first_does_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_threads, "processors", lambda: 2)
     monkeypatch.setattr(two_threads, "_other_thread", lambda: None)
     done: list[int] = []
-    two_threads.together(lambda: done.append(1), lambda: done.append(2))
+    two_threads.run_both(lambda: done.append(1), lambda: done.append(2))
     assert done == [1, 2]
 
 

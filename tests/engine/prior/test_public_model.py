@@ -27,7 +27,7 @@ from app.engine.catalog.registry import builtin
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.inference.elimination import predicted_cells
 from app.engine.inference.junction_tree import JunctionTree
-from app.engine.method import Limits, PublicFacts, public_use
+from app.engine.method import Limits, PublicFacts
 from app.engine.prior import public_model
 from app.engine.prior.public_model import (
     PublicCells,
@@ -228,7 +228,7 @@ def test_public_rows_serve_entities_too(method: str, has_entities: bool) -> None
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_wrong_with_a_public_table_is_told_at_its_field(method: str) -> None:
     synthesizer = builtin(method)
-    assert public_use(synthesizer) == "optional"
+    assert synthesizer.uses_public == "optional"
     lacking = PublicFacts(digits({"a": 6, "b": 6}), 100)
     checked = synthesizer.check(SCHEMA, ROW, synthesizer.Params(), SMALL, lacking, LIMITS)
     assert {problem.pointer for problem in checked.problems} == {"/public_dataset"}

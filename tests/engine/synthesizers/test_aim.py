@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, random_codes, session_on
 
-from app.engine.method import Limits, expected_errors
+from app.engine.method import Limits
 from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
@@ -195,13 +195,13 @@ def test_more_noise_leaves_more_of_the_budget_to_the_columns() -> None:
 def test_no_bounds_are_stated_where_none_are_paid_for() -> None:
     opened = session()
     model = fit(opened, shares=NO_BOUNDS)
-    assert expected_errors(model) == ()
+    assert model.expected_errors() == ()
     assert "scores" not in [kind for kind, _ in opened.asked]
     assert opened.remaining.amount == 0
 
 
 def test_bounds_are_stated_for_every_marginal_of_the_workload_and_its_own() -> None:
-    errors = expected_errors(fit(session()))
+    errors = fit(session()).expected_errors()
     assert [error.columns for error in errors] == [
         ("colour",), ("size",), ("fare",),
         ("colour", "size"), ("colour", "fare"), ("size", "fare"),

@@ -181,7 +181,7 @@ def test_a_taxi_with_35_trips_and_the_last_of_the_file_have_a_class() -> None:
     that lie on its edge."""
     everyone = taxis([5] * 7, [36], [31] * 2, [5] * 7)
     model = fit(params(preset="sprint3"), everyone, public(taxi(), *everyone))
-    assert model.counts.sum() == 4
+    assert model.class_counts.sum() == 4
     table = model.sample(None, generator(1))
     assert table.entity is not None
     assert table.entity.max() == 3
@@ -195,8 +195,8 @@ def test_every_private_entity_is_counted_once_whatever_its_rows(seed: int) -> No
     codes = random_codes(taxi(), rows, seed)
     entities = rng.integers(0, rng.integers(1, 20), rows)
     model = fit(params(preset="sprint3"), (codes, entities), public(taxi(), *taxis([2])))
-    assert model.counts.sum() == len(np.unique(entities))
-    assert len(model.counts) == 38
+    assert model.class_counts.sum() == len(np.unique(entities))
+    assert len(model.class_counts) == 38
 
 
 def test_no_public_entity_is_drawn_again_before_all_of_its_class_are() -> None:
@@ -257,8 +257,8 @@ def test_more_rows_than_the_most_are_scaled_down_in_proportion() -> None:
     everyone = taxis(*[[2]] * 60, *[[20]] * 20)
     prior = public(taxi(), *taxis([2], [20]))
     model = fit(params(preset="sprint3", most_rows=130), everyone, prior)
-    assert model.counts.sum() == 20
-    assert sorted(model.counts[model.counts > 0].tolist()) == [5, 15]
+    assert model.class_counts.sum() == 20
+    assert sorted(model.class_counts[model.class_counts > 0].tolist()) == [5, 15]
     assert model.sample(None, generator(1)).rows == 5 * 20 + 15 * 2
 
 
@@ -275,8 +275,8 @@ def test_projected_counts_keep_the_noisy_sum_and_clipped_ones_invent_entities(
     for choice in ("project", "clip"):
         form = params(preset="sprint3", post_processing=choice)
         models = [fit(form, taxis([2]), public(taxi(), *taxis([2])), loss) for _ in range(20)]
-        assert all((model.counts >= 0).all() for model in models)
-        made[choice] = sum(int(model.counts.sum()) for model in models)
+        assert all((model.class_counts >= 0).all() for model in models)
+        made[choice] = sum(int(model.class_counts.sum()) for model in models)
     assert made["project"] < 0.2 * deviation * 20 * 38 < made["clip"]
 
 
@@ -308,8 +308,8 @@ def test_any_dictionary_with_entities_will_do() -> None:
     assert preflight.problems == ()
     prior = public(schema, random_codes(schema, 200, 1), np.arange(200) % 40)
     model = fit(form, (codes, entities), prior, EXACT, schema, unit)
-    assert model.counts.sum() == 80
-    assert preflight.cells == len(model.counts)
+    assert model.class_counts.sum() == 80
+    assert preflight.cells == len(model.class_counts)
     table = model.sample(100, generator(1))
     assert list(table.codes) == ["colour", "fare"]
     for name, column in table.codes.items():
@@ -460,7 +460,7 @@ def test_the_documents_edge_can_be_had() -> None:
         for each in ({"preset": "sprint3"}, form)
     )
     path_of = [
-        model.paths[int(np.flatnonzero(model.counts)[0])] for model in (published, documented)
+        model.paths[int(np.flatnonzero(model.class_counts)[0])] for model in (published, documented)
     ]
     assert path_of == [(1, 0, 0, 0), (1, 0, 1, 0)]
 

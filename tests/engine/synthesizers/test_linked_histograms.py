@@ -544,8 +544,8 @@ def test_where_nothing_is_frequent_enough_any_cell_will_do() -> None:
 
 def test_discovery_sets_half_of_delta_aside_and_needs_one() -> None:
     synthesizer = LinkedHistograms()
-    assert synthesizer.delta_share(params(**FOUND)) == 0.5
-    assert synthesizer.delta_share(params()) == 0
+    assert synthesizer.delta_share(params(**FOUND), trips()) == 0.5
+    assert synthesizer.delta_share(params(), trips()) == 0
     assert pointers(check(LAPLACE, **FOUND)) == ["/guarantee"]
     rho_alone = PrivacyLoss.zcdp(10**12)
     assert pointers(check(rho_alone, **FOUND)) == ["/guarantee"]

@@ -41,7 +41,7 @@ from app.engine.synthesizers.swift.budget import (
     rows_loss,
     usual_shares,
 )
-from app.engine.synthesizers.swift.forecast import (
+from app.engine.synthesizers.swift.needs import (
     MOST_SCORED_CELLS,
     most_pair_cells,
     prior_cells,

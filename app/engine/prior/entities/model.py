@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack, weights
 from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.privacy.wire import narrowed
@@ -19,7 +20,7 @@ NAME = "public_reweighted"
 
 
 @dataclass(frozen=True)
-class PublicReweightedModel:
+class PublicReweightedModel(Model):
     """codes: a private code of each atom of `weighted`. kept: the columns that
     stay with the entity when a content is redrawn. units: the noisy number of entities (of rows
     on a row unit). method: the name of the synthesizer that fitted it."""

@@ -13,6 +13,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.queries import Parts
@@ -67,7 +68,7 @@ class Making:
 
 
 @dataclass(frozen=True)
-class AggregateSeededModel:
+class AggregateSeededModel(Model):
     """The kept combinations, the noisy size of the table, and how to make rows.
 
     `unseen` is the count that stands for a pair that was not kept, where a row is completed.

@@ -11,7 +11,16 @@ from app.engine.columns.axes import choose_axes
 from app.engine.columns.contribution import UNMEASURED, noise_problems
 from app.engine.columns.resources import message_problems, run_problems, table_bytes
 from app.engine.columns.table_size import Size, size_questions
-from app.engine.method import Limits, Preflight, Problem, Progress, PublicFacts, Session
+from app.engine.method import (
+    Example,
+    Limits,
+    Preflight,
+    Problem,
+    Progress,
+    PublicFacts,
+    Session,
+    Synthesizer,
+)
 from app.engine.privacy.limits import MOST_ITEMS_OF_UNIT, MOST_STEPS_OF_ROW, steps_of_row
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Quantile, TupleCount, TupleNumber, Tuples
@@ -46,7 +55,7 @@ _BYTES_PER_TUPLE = 400
 """Items, counts, trees of both sides, noise, and the followers of each part."""
 
 
-class AggregateSeeded:
+class AggregateSeeded(Synthesizer):
     name = "aggregate_seeded"
     title = "Rows built to match noisy counts of combinations"
     reference = (
@@ -54,6 +63,13 @@ class AggregateSeeded:
         " (Microsoft, 2022)"
     )
     Params = AggregateSeededParams
+    example = Example(
+        params={
+            "columns": ["shift", "pickup_community_area", "payment_type"],
+            "reporting_length": 2,
+        },
+        guarantee={"epsilon": 1, "delta": "2.5e-5"},
+    )
 
     def check(
         self,

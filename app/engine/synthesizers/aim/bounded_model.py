@@ -13,7 +13,7 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.model import GraphicalModel
-from app.engine.method import ExpectedError
+from app.engine.method import ExpectedError, Model
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.synthesizers.aim.workload import Clique
 from app.engine.table import Table, generator
@@ -23,7 +23,7 @@ _MOST_DRAWN = 100_000
 
 
 @dataclass(frozen=True)
-class BoundedModel:
+class BoundedModel(Model):
     """The bounds are stated once, with the release; a stored model is the table model alone."""
 
     table: TableModel | PublicReweightedModel

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.inference.elimination import predicted_with_each
+from app.engine.inference.elimination import predicted_cells_with_each
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.privacy.references import counts_of, on_grid
@@ -133,7 +133,7 @@ class CandidatePool:
     def _fitting(
         self, cliques: Sequence[Clique], measured: Collection[Clique], share: float
     ) -> list[Clique]:
-        sizes = predicted_with_each(self._shape, [*self._held, *measured], cliques)
+        sizes = predicted_cells_with_each(self._shape, [*self._held, *measured], cliques)
         most = self.most_cells * share
         return [clique for clique, cells in zip(cliques, sizes, strict=True) if cells <= most]
 

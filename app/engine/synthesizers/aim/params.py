@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from app.engine.columns.axes import Axes
 from app.engine.graphical.params import TableParams, Weight
 from app.engine.method import Params
+from app.engine.synthesizers.aim.workload import Workload, usual_degree
 
 LARGEST_DEGREE = 4
 
@@ -75,4 +77,17 @@ class AimParams(TableParams):
     )
     winners: int = Field(
         3, ge=1, le=20, description="The most marginals that are chosen and measured in a round."
+    )
+
+
+def workload_of(axes: Axes, params: AimParams) -> Workload:
+    if params.workload is None:
+        degree = params.degree or usual_degree(len(axes.names))
+        return Workload.of_degree(axes.names, degree, params.column_weights, params.target)
+    return Workload.of(
+        axes.names,
+        [each.columns for each in params.workload],
+        [each.weight for each in params.workload],
+        params.column_weights,
+        params.target,
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.method.model_file import weights as stored_weights
@@ -94,7 +95,7 @@ class RowNumbers:
 
 
 @dataclass(frozen=True)
-class ArchetypesModel:
+class ArchetypesModel(Model):
     """Public rows by archetype, and noisy shares of archetypes and attributes.
 
     `archetype` is that of each public entity, shape (public entities,); the shares add up

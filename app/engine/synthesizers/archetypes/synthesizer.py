@@ -17,14 +17,15 @@ from app.engine.columns.resources import (
 from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
 from app.engine.method import (
+    Example,
     Limits,
     Preflight,
     Problem,
     Progress,
     PublicChunks,
     PublicFacts,
-    PublicUse,
     Session,
+    Synthesizer,
 )
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
@@ -58,12 +59,16 @@ _BYTES_PER_NUMBER = 25
 """Of a double in JSON."""
 
 
-class Archetypes:
+class Archetypes(Synthesizer):
     name = "archetypes"
     title = "Entities by archetype, learnt from public rows"
     reference = "GooseDP (2021), NIST Temporal Map Challenge, third sprint"
-    uses_public: PublicUse = "required"
+    uses_public = "required"
     Params = ArchetypesParams
+    example = Example(
+        params={"preset": "sprint3"},
+        guarantee={"epsilon": 1, "delta": "2.5e-5"},
+    )
 
     def check(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.rounding import apportion
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.wire import narrowed
@@ -107,15 +108,15 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class ClassResamplingModel:
+class ClassResamplingModel(Model):
     """A pool of public entities, the tree of classes, and how many entities each is to have.
 
-    `counts`: int64, shape (classes,), not negative.
+    `class_counts`: int64, shape (classes,), not negative.
     """
 
     pool: EntityPool
     paths: tuple[Path, ...]
-    counts: NDArray[np.int64]
+    class_counts: NDArray[np.int64]
     redraw: float
 
     @cached_property
@@ -133,7 +134,7 @@ class ClassResamplingModel:
 
     @property
     def noisy_rows(self) -> int:
-        return math.ceil(self.counts @ self.mean_rows)
+        return math.ceil(self.class_counts @ self.mean_rows)
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """Entities of each class as counted, or in these shares as many as fill `rows` rows.
@@ -141,7 +142,7 @@ class ClassResamplingModel:
         The last entity that is needed to fill `rows` may lose some of its rows.
         """
         if rows is None:
-            entities = _Drawing(self, rng).of_classes(self.counts)
+            entities = _Drawing(self, rng).of_classes(self.class_counts)
             return self._table(rng.permutation(entities))
         return self._table(_Drawing(self, rng).filling(rows), rows)
 
@@ -162,7 +163,7 @@ class ClassResamplingModel:
         arrays |= {
             "sizes": narrowed(self.pool.sizes),
             "classes": narrowed(self.pool.classes),
-            "counts": narrowed(self.counts),
+            "counts": narrowed(self.class_counts),
         }
         return pack(header, arrays)
 
@@ -199,8 +200,8 @@ class _Drawing:
 
     def _weights(self) -> NDArray[np.float64]:
         """The classes' shares; the public ones where nothing was counted."""
-        if self._model.counts.any():
-            return self._model.counts.astype(np.float64)
+        if self._model.class_counts.any():
+            return self._model.class_counts.astype(np.float64)
         own = np.bincount(self._model.pool.classes, minlength=len(self._model.paths))
         return own.astype(np.float64)
 

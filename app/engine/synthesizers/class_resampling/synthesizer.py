@@ -11,27 +11,25 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.engine.columns.axes import Bins, choose_axes
-from app.engine.columns.contribution import expected_errors, noise_problems
-from app.engine.columns.resources import run_problems, table_bytes
+from app.engine.columns.contribution import expected_errors, noise_scale
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion
 from app.engine.json_pointer import escaped
 from app.engine.method import (
-    Limits,
-    Preflight,
+    Case,
+    Example,
+    Needs,
     Problem,
     Progress,
     PublicChunks,
-    PublicFacts,
-    PublicUse,
     Session,
+    Synthesizer,
 )
 from app.engine.method.presets import PresetParams
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement
-from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import PublicRows, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
@@ -132,38 +130,38 @@ class ClassResamplingParams(PresetParams):
         return everything if self.columns is None else self.columns
 
 
-class ClassResampling:
+class ClassResampling(Synthesizer):
     name = "class_resampling"
     title = "Public entities resampled to noisy class counts"
     reference = "Histogram Sparsity Reduction, NIST Temporal Map Challenge Sprint 3 (2021)"
-    uses_public: PublicUse = "required"
+    uses_public = "required"
     Params = ClassResamplingParams
+    example = Example(
+        params={"classes": [{"feature": "rows", "cuts": [3, 10, 30]}]},
+        guarantee={"epsilon": 1},
+    )
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: ClassResamplingParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, {}, measures_bins=True)  # drawn whole
+    def needs(self, case: Case, params: ClassResamplingParams) -> Needs:
+        schema, unit, public = case.schema, case.unit, case.public
+        # Columns are drawn whole, so bins that are still to be measured do not matter.
+        axes, problems = choose_axes(schema, params.columns, {}, measures_bins=True)
         groupings, of_classes = _groupings(schema, params, unit)
         needed = _needed(axes.names, groupings)
         problems += _unit_problems(unit) + of_classes
         problems += public_problems(schema, unit, public, needed, needs_entities=True)
         classes, too_many = _classes(params, unit, groupings)
-        problems += too_many
         cells = 0 if classes is None else classes.function.cells
         rows = 0 if public is None else public.rows
-        memory = rows * 8 * (len(needed) + 1) * _COPIES_OF_PUBLIC
-        memory += table_bytes(len(axes.names), limits)
         question = Count() if classes is None else Count.of_units(classes.function)
-        errors = expected_errors((question,), (1.0,), UnitBudget(unit, loss))
-        problems += noise_problems(errors, question.contribution)
-        problems += run_problems(memory, cells, limits, len(axes.names))
-        return Preflight(cells, memory, errors[0], problems)
+        (error,) = expected_errors((question,), (1.0,), case.budget)
+        return Needs.of_table(len(axes.names), case.limits) + Needs(
+            cells=cells,
+            memory_bytes=rows * 8 * (len(needed) + 1) * _COPIES_OF_PUBLIC,
+            draws=cells,
+            noise_scale=noise_scale([error], question.contribution),
+            expected_error=error,
+            problems=problems + too_many,
+        )
 
     def check_public(
         self,
@@ -293,9 +291,9 @@ def _post_processed(
 def _scaled_down(
     model: ClassResamplingModel, most_rows: int, rng: np.random.Generator
 ) -> ClassResamplingModel:
-    expected = float(model.counts @ model.mean_rows)
+    expected = float(model.class_counts @ model.mean_rows)
     if expected <= most_rows:
         return model
-    entities = int(model.counts.sum() * (most_rows / expected))
-    counts = apportion(model.counts.astype(np.float64), entities, rng)
-    return replace(model, counts=counts)
+    entities = int(model.class_counts.sum() * (most_rows / expected))
+    counts = apportion(model.class_counts.astype(np.float64), entities, rng)
+    return replace(model, class_counts=counts)

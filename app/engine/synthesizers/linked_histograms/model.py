@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.method import Model
 from app.engine.method.model_file import ModelFormatError, number, pack, unpack
 from app.engine.method.model_file import weights as stored_weights
 from app.engine.privacy.wire import narrowed
@@ -22,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LinkedHistogramsModel:
+class LinkedHistogramsModel(Model):
     """`weights` of each group, `expected` of each link (shape (cells,)), and the size.
 
     `lengths` are the weights of entities with 1, 2, ... rows, None on a row unit.

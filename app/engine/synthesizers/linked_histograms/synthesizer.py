@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from app.engine.columns.contribution import expected_error, noise_problems
 from app.engine.columns.resources import message_problems, run_problems, table_bytes
 from app.engine.method import (
+    Example,
     Limits,
     Preflight,
     Problem,
@@ -15,6 +16,7 @@ from app.engine.method import (
     PublicChunks,
     PublicFacts,
     Session,
+    Synthesizer,
 )
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Discovered, Measurement
@@ -44,7 +46,7 @@ _BYTES_PER_CELL = 120
 """Counts, noise and their copy through the pipe, then the sort of the projection."""
 
 
-class LinkedHistograms:
+class LinkedHistograms(Synthesizer):
     name = "linked_histograms"
     title = "Histograms of groups of columns, linked by rank"
     reference = (
@@ -53,6 +55,16 @@ class LinkedHistograms:
     )
     uses_public = "optional"
     Params = LinkedHistogramsParams
+    example = Example(
+        params={
+            "groups": [
+                {"columns": ["shift", "pickup_community_area"]},
+                {"columns": ["company_id", "payment_type"], "per": "entity"},
+            ]
+        },
+        guarantee={"epsilon": 1, "delta": "2.5e-5"},
+        rows=10000,
+    )
 
     def check(
         self,
@@ -129,8 +141,9 @@ class LinkedHistograms:
         )
         return fitted_model(session.schema, plan, answers, found, expected, post_processing)
 
-    def delta_share(self, params: LinkedHistogramsParams) -> float:
+    def delta_share(self, params: LinkedHistogramsParams, schema: Schema) -> float:
         """Half of delta is for the discovery of cells, if there is any."""
+        del schema
         return 0.5 if params.discovers else 0.0
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> LinkedHistogramsModel:

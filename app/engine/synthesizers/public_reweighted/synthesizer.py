@@ -26,14 +26,15 @@ from app.engine.columns.resources import (
     table_bytes,
 )
 from app.engine.method import (
+    Example,
     Limits,
     Preflight,
     Problem,
     Progress,
     PublicChunks,
     PublicFacts,
-    PublicUse,
     Session,
+    Synthesizer,
 )
 from app.engine.prior.entities.fitting import fitted, one_way, unit_weights
 from app.engine.prior.entities.missing_values import with_missing_values
@@ -76,12 +77,25 @@ _COPIES_OF_PUBLIC = 8
 _BYTES_OF_FEATURES = 64
 
 
-class PublicReweighted:
+class PublicReweighted(Synthesizer):
     name = "public_reweighted"
     title = "Public rows and entities, reweighted to noisy marginals"
     reference = "Maximum entropy over public atoms, as Liu et al., Leveraging Public Data (2021)"
-    uses_public: PublicUse = "required"
+    uses_public = "required"
     Params = PublicReweightedParams
+    example = Example(
+        params={"preset": "sprint3"},
+        guarantee={"epsilon": 1, "delta": "2.5e-5"},
+    )
+    auto_rank = 15
+
+    def auto_reason(
+        self, columns: int, unit: PrivacyUnit, public: PublicFacts | None
+    ) -> str | None:
+        del columns
+        if public is None or unit.kind != "entity":
+            return None
+        return "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
 
     def check(
         self,
@@ -142,7 +156,7 @@ class PublicReweighted:
         axes, _ = choose_axes(schema, params.columns, params.bins, measures_bins=True)
         return fit_problems(schema, public, axes.names, schema.constraints)
 
-    def delta_for_values(self, params: PublicReweightedParams, schema: Schema) -> float:
+    def delta_share(self, params: PublicReweightedParams, schema: Schema) -> float:
         return delta_for_values(schema, params)
 
     def fit(

@@ -1,4 +1,4 @@
-"""What a run of `swift` can need at most, from public facts."""
+"""What choosing and measuring pairs can need at most, from public facts."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from itertools import combinations
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import (
     expected_error,
-    noise_problems,
 )
 from app.engine.columns.resources import (
     counting_bytes,
-    message_problems,
-    question_problems,
-    run_problems,
-    time_problems,
 )
-from app.engine.graphical.preparation import one_way_errors, plan_preparation
+from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.graphical.run import TableBudget
 from app.engine.json_pointer import escaped
-from app.engine.method import Case, Limits, Preflight, Problem
+from app.engine.method import Case, Needs, Problem, Question, Step
 from app.engine.prior import public_model
-from app.engine.prior.needs import PriorNeeds, prior_errors, prior_problems
+from app.engine.prior.needs import drawn_cells, prior_errors
 from app.engine.prior.public_model import compared_cells
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -76,56 +71,59 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
     return max(1, int(most * part))
 
 
-def preflight(case: Case, params: SwiftParams) -> Preflight:
-    unit, public, limits = case.unit, case.public, case.limits
-    plan = plan_preparation(case, params)
-    axes, problems, contribution = plan.axes, plan.problems, plan.contribution
-    loss = plan.budget.loss
-    problems += _weight_problems(params, axes)
-    problems += prior_problems(case, axes, params.public_entities)
-    if len(axes.names) > MOST_COLUMNS:
-        return Preflight(sum(axes.shape), 0, 0.0, (*problems, _too_many_columns(axes)))
-    is_public = public is not None
-    pair_cells = _pair_cells(axes, params, is_public)
-    is_twice = chooses_twice(len(axes.names), has_public=is_public)
-    most = MostCells.of(params, len(axes.names), has_public=is_public)
-    prior = PriorNeeds.of(case, axes, params.public_entities, prior_cells(params))
+def refusals(axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    return (*problems, _too_many_columns(axes)) if len(axes.names) > MOST_COLUMNS else ()
+
+
+def marginal_needs(case: Case, plan: PreparationPlan, params: SwiftParams) -> Needs:
+    axes, columns, has_public = plan.axes, len(plan.axes.names), case.public is not None
+    pair_cells = _pair_cells(axes, params, has_public)
+    most = MostCells.of(params, columns, has_public=has_public)
     measured = min(most.measured, sum(pair_cells))
-    cells = sum(axes.shape) + measured
     tree = sum(axes.shape) + most.tree
-    memory = cells * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
-    memory += prior.memory_bytes
-    memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL if is_twice else 0
-    memory += plan.memory_bytes + counting_bytes(sum(pair_cells), max(pair_cells, default=0))
-    drawn = max(cells, sum(axes.shape) + prior.entity_cells) + len(pair_cells) + plan.draws
-    problems += run_problems(memory, drawn, limits, len(axes.names))
-    problems += _choosing_problems(len(axes.names), is_twice, tree, limits)
+    memory = (sum(axes.shape) + measured) * _BYTES_PER_MEASURED_CELL + tree * _BYTES_PER_TREE_CELL
+    if chooses_twice(columns, has_public=has_public):
+        memory += compared_cells(axes) * _BYTES_PER_COMPARED_CELL
     # A child hands over its model, and with the scores each reference for every other column,
     # or of each pair.
-    sent = 8 * sum(pair_cells) if is_public else 8 * (len(axes.names) - 1) * sum(axes.shape)
-    problems += message_problems(axes, max(8 * tree, sent))
-    problems += question_problems(
+    sent = 8 * sum(pair_cells) if has_public else 8 * (columns - 1) * sum(axes.shape)
+    counting = Question(
         max(sum(pair_cells), sum(axes.shape)),
         "/params/columns",
         "choose fewer columns, or coarser `bins`",
     )
-    if not axes.names:
-        return Preflight(0, memory, 0.0, problems)
-    is_counted = params.shares is None and len(axes.names) > 1
+    needs = Needs(
+        cells=measured,
+        memory_bytes=memory + counting_bytes(sum(pair_cells), max(pair_cells, default=0)),
+        draws=len(pair_cells) + drawn_cells(case, axes, params.public_entities, measured),
+        message_bytes=max(8 * tree, sent),
+        steps=(_choosing(columns, tree, has_public),),
+        questions=(counting,),
+    )
+    if not columns:
+        return needs
+    return needs + _noise(case, plan, params, max(pair_cells, default=0))
+
+
+def _noise(case: Case, plan: PreparationPlan, params: SwiftParams, most: int) -> Needs:
+    """Under every split of the budget that a noisy number of rows can lead to; pairs have at most
+    `most` cells."""
+    axes, columns, has_public = plan.axes, len(plan.axes.names), case.public is not None
+    is_counted = params.shares is None and columns > 1
     rows = (_rows_error(plan.budget),) if is_counted else ()
     errors, scores = list[float](), list[float]()
+    loss = plan.budget.loss
     counting = loss - rows_loss(loss) if is_counted else loss
-    for shares in (params.shares,) if params.shares else possible_shares(has_public=is_public):
-        weights = budget_weights(shares, len(axes.names), is_named=is_public, is_read=is_public)
+    for shares in (params.shares,) if params.shares else possible_shares(has_public=has_public):
+        weights = budget_weights(shares, columns, is_named=has_public, is_read=has_public)
         budget = weights.split(counting)
-        pairs = PairBudget.of(budget, len(axes.names), has_public=is_public)
-        errors += _errors(axes, contribution, max(pair_cells, default=0), unit, budget, pairs)
-        if public is None:
-            scores += _score_errors(axes, unit, pairs)
-        else:
+        pairs = PairBudget.of(budget, columns, has_public=has_public)
+        errors += _errors(axes, plan.contribution, most, case.unit, budget, pairs)
+        if has_public:
             scores += prior_errors(case, axes, budget.prior, params.public_entities)
-    problems += noise_problems((*errors, *rows), contribution, scores)
-    return plan.preflight(cells, memory, errors[0], problems)
+        else:
+            scores += _score_errors(axes, case.unit, pairs)
+    return plan.noise((*errors, *rows), scores)
 
 
 def _pair_cells(axes: Axes, params: SwiftParams, is_public: bool) -> list[int]:
@@ -170,7 +168,7 @@ def _score_errors(axes: Axes, unit: PrivacyUnit, budget: PairBudget) -> tuple[fl
     return (max(expected_distance_errors(counts, [1.0] * len(counts), UnitBudget(unit, lowest))),)
 
 
-def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
+def form_problems(axes: Axes, params: SwiftParams) -> tuple[Problem, ...]:
     named = {f"/params/column_weights/{escaped(name)}": name for name in params.column_weights}
     if params.target is not None:
         named["/params/target"] = params.target
@@ -181,16 +179,13 @@ def _weight_problems(params: SwiftParams, axes: Axes) -> tuple[Problem, ...]:
     )
 
 
-def _choosing_problems(
-    columns: int, is_twice: bool, tree: int, limits: Limits
-) -> tuple[Problem, ...]:
-    """Whether pairs may be chosen, and fitted in a tree of so many cells, in half a run's time."""
-    times = 2 if is_twice else 1
-    return time_problems(
+def _choosing(columns: int, tree: int, has_public: bool) -> Step:
+    """Choosing pairs, and fitting them in a tree of so many cells."""
+    times = 2 if chooses_twice(columns, has_public=has_public) else 1
+    return Step(
         times * (columns**3 * _CHOOSING_SECONDS + tree * _FITTING_SECONDS),
         f"choosing among the pairs of {columns} columns and fitting {tree} cells",
         "choose fewer columns, or a smaller `most_cells`",
-        limits,
     )
 
 

@@ -1,0 +1,125 @@
+"""A third party's synthesizer, with a default for whatever its code leaves out.
+
+It may inherit `Synthesizer` or only have the members that the contract names: `name`, `title`,
+`reference`, `Params`, `check`, `fit`, `load`, and models with `sample` and `dump`. Beside these,
+what it says is taken, and what it does not say is as in the base class.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.engine.method import (
+    CountsTable,
+    ExpectedError,
+    Limits,
+    Model,
+    Preflight,
+    Problem,
+    Progress,
+    PublicChunks,
+    PublicFacts,
+    Session,
+    Synthesizer,
+)
+from app.engine.privacy.loss import PrivacyLoss
+from app.engine.schema import PrivacyUnit, Schema
+from app.engine.table import PublicTable, Table
+
+
+def adapted(theirs: Any) -> Synthesizer:
+    """A synthesizer that answers all that the contract asks, whatever `theirs` inherits."""
+    return _Adapted(theirs)
+
+
+class _Adapted(Synthesizer):
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+        for member in ("name", "title", "reference", "Params", "outputs", "uses_public", "example"):
+            if hasattr(theirs, member):
+                setattr(self, member, getattr(theirs, member))
+
+    def check(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: Any,
+        loss: PrivacyLoss,
+        public: PublicFacts | None,
+        limits: Limits,
+    ) -> Preflight:
+        checked: Preflight = self._theirs.check(schema, unit, params, loss, public, limits)
+        return checked
+
+    def check_public(
+        self,
+        schema: Schema,
+        unit: PrivacyUnit,
+        params: Any,
+        loss: PrivacyLoss,
+        public: PublicChunks,
+    ) -> Sequence[Problem]:
+        if not self.looks_at_public_rows:
+            return ()
+        return tuple(self._theirs.check_public(schema, unit, params, loss, public))
+
+    @property
+    def looks_at_public_rows(self) -> bool:
+        if isinstance(self._theirs, Synthesizer):
+            return self._theirs.looks_at_public_rows
+        return hasattr(self._theirs, "check_public")
+
+    def delta_share(self, params: Any, schema: Schema) -> float:
+        """Earlier versions of the contract had it in two: by params, and by the dictionary."""
+        share = 0.0
+        if hasattr(self._theirs, "delta_share"):
+            asked = self._theirs.delta_share
+            takes_schema = len(inspect.signature(asked).parameters) > 1
+            share += float(asked(params, schema) if takes_schema else asked(params))
+        if hasattr(self._theirs, "delta_for_values"):
+            share += float(self._theirs.delta_for_values(params, schema))
+        return share
+
+    def fit(
+        self,
+        session: Session,
+        params: Any,
+        public: PublicTable | None,
+        seed: int,
+        progress: Progress,
+    ) -> Model:
+        return _AdaptedModel(self._theirs.fit(session, params, public, seed, progress))
+
+    def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model:
+        return _AdaptedModel(self._theirs.load(schema, unit, data))
+
+
+@dataclass(frozen=True)
+class _AdaptedModel(Model):
+    theirs: Any
+
+    def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
+        table: Table = self.theirs.sample(rows, rng)
+        return table
+
+    def dump(self) -> bytes:
+        data: bytes = self.theirs.dump()
+        return data
+
+    @property
+    def noisy_rows(self) -> int:
+        rows: int = getattr(self.theirs, "noisy_rows", 0)
+        return rows
+
+    def expected_errors(self) -> tuple[ExpectedError, ...]:
+        stated = getattr(self.theirs, "expected_errors", None)
+        return () if stated is None else tuple(stated())
+
+    def counts(self) -> CountsTable:
+        counts: CountsTable = self.theirs.counts()
+        return counts
