@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from serving import ADMIN_KEY, LiveServer, serving
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -30,13 +30,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield live
 
 
-@pytest.fixture
-def page(server: LiveServer) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CLOSED)
-        opened = browser.new_page(base_url=server.url, viewport={"width": 1280, "height": 900})
-        yield opened
-        browser.close()
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=CLOSED)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, server: LiveServer) -> Iterator[Page]:
+    """A page in a context of its own, which remembers nothing of other tests."""
+    opened = browser.new_page(base_url=server.url, viewport={"width": 1280, "height": 900})
+    yield opened
+    opened.close()
 
 
 def test_the_page_authorises_and_runs_a_request_offline(page: Page, server: LiveServer) -> None:
