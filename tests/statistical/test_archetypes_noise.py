@@ -53,7 +53,7 @@ def test_both_histograms_carry_the_stated_noise_and_no_other(
     design = Design(ArchetypesParams.model_validate(form), SCHEMA, UNIT)
     rows = {"place": np.full(30, 7), "firm": np.full(30, 7)}
     session = open_session(rows, SCHEMA, UNIT, loss, entities=np.arange(30) // 3)
-    answers = session.count(design.questions(wide_mixture()), loss, design.shares(loss))
+    answers = session.count(design.questions(wide_mixture()), loss, design.weights(loss))
     for answer, scale in zip(answers, scales, strict=True):
         assert answer.scale == pytest.approx(scale, rel=1e-6)
         noise = answer.values.ravel().copy()

@@ -189,7 +189,7 @@ class Histogram(Synthesizer):
         contribution = params.contribution.contribution()
         allowance = UnitBudget(session.unit, session.allowance)
         plan = plan_axes(session.schema, params, allowance, far_cuts=0)
-        progress(0.02, "buying cells")
+        progress(0.02, "measuring bins")
         axes, budget = plan.measure(session), plan.left(session)
         progress(0.05, "counting")
         answers = session.count(

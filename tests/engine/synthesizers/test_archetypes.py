@@ -240,7 +240,7 @@ def test_the_whole_budget_is_used_beyond_epsilon_1() -> None:
         loss = PrivacyLoss.pure(epsilon * 10**12)
         design = Design(params(), cabs(), CAB)
         answers = private_session(loss=loss).count(
-            design.questions(asked_mixture(public())), loss, design.shares(loss)
+            design.questions(asked_mixture(public())), loss, design.weights(loss)
         )
         scales[epsilon] = [answer.scale for answer in answers]
     assert scales[1] == pytest.approx([2.0, 2.0])
@@ -279,7 +279,7 @@ def test_the_joint_release_gives_both_histograms_the_same_noise() -> None:
     design = Design(params(), cabs(), CAB)
     questions = design.questions(asked_mixture(public()))
     for loss, scale in ((GAUSSIAN, math.sqrt(2) / math.sqrt(2 * 1)), (LAPLACE, 2.0)):
-        answers = private_session(loss=loss).count(questions, loss, design.shares(loss))
+        answers = private_session(loss=loss).count(questions, loss, design.weights(loss))
         assert [answer.scale for answer in answers] == pytest.approx([scale] * 2, rel=1e-6)
         assert [answer.l2_sensitivity for answer in answers] == [1, 1]
 
@@ -287,9 +287,9 @@ def test_the_joint_release_gives_both_histograms_the_same_noise() -> None:
 def test_the_published_split_is_of_epsilon_in_either_kind_of_loss() -> None:
     design = Design(params(release="split"), cabs(), CAB)
     questions = design.questions(asked_mixture(public()))
-    answers = private_session(loss=LAPLACE).count(questions, LAPLACE, design.shares(LAPLACE))
+    answers = private_session(loss=LAPLACE).count(questions, LAPLACE, design.weights(LAPLACE))
     assert [answer.scale for answer in answers] == pytest.approx([1 / 0.1, 1 / 0.9])
-    answers = private_session(loss=GAUSSIAN).count(questions, GAUSSIAN, design.shares(GAUSSIAN))
+    answers = private_session(loss=GAUSSIAN).count(questions, GAUSSIAN, design.weights(GAUSSIAN))
     assert answers[0].scale == pytest.approx(9 * answers[1].scale)
     spent = sum(1 / (2 * answer.scale**2) for answer in answers)
     assert spent == pytest.approx(1, abs=1e-9), "rho"
@@ -378,8 +378,8 @@ def test_the_noise_of_bought_rows_beyond_the_largest_real_number_is_dropped() ->
     session.unit = unit
     form = params(rows_per_entity="bought")
     model = Archetypes().fit(session, form, public(), 7, quiet)
-    assert model.bought is not None
-    mean = float(model.bought @ np.arange(1, len(model.bought) + 1))
+    assert model.row_shares is not None
+    mean = float(model.row_shares @ np.arange(1, len(model.row_shares) + 1))
     assert mean == pytest.approx(5.5, abs=0.2)
     clipped = np.maximum(noisy, 0)
     assert clipped @ np.arange(1, most + 1) / clipped.sum() > 15

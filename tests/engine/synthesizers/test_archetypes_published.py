@@ -51,7 +51,7 @@ def scales(epsilon: int, **form: object) -> list[float]:
     design = Design(params, SCHEMA, TAXI)
     codes = {"shift": np.zeros(4, dtype=np.int64), "company": np.zeros(4, dtype=np.int64)}
     session = open_session(codes, SCHEMA, TAXI, loss, entities=np.arange(4))
-    answers = session.count(design.questions(MIXTURE), loss, design.shares(loss))
+    answers = session.count(design.questions(MIXTURE), loss, design.weights(loss))
     assert session.remaining.amount <= 5
     return [answer.scale for answer in answers]
 

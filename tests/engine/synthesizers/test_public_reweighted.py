@@ -397,8 +397,8 @@ def test_bins_and_values_are_bought_and_public_rows_weighed_in_them(kind: str) -
     assert np.mean(bought[town == 1] > dear) > np.mean(spent[at == 1] > dear) + 0.1
     preflight = check(unit=unit, loss=loss, schema=schema, facts=PublicFacts(prior_schema, rows))
     assert not preflight.problems
-    assert PublicReweighted().delta_for_values(params(), schema) == 0.1
-    assert PublicReweighted().delta_for_values(params(columns=["kind"]), schema) == 0
+    assert PublicReweighted().delta_share(params(), schema) == 0.1
+    assert PublicReweighted().delta_share(params(columns=["kind"]), schema) == 0
 
 
 def test_what_is_bought_goes_off_the_rest_of_the_budget() -> None:

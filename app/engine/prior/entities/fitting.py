@@ -29,7 +29,19 @@ from app.engine.schema import PrivacyUnit, Schema
 
 Floats = NDArray[np.float64]
 
+# Columns that a pool agrees in, where the params name none. By judgement: more leave few rows.
 _MOST_OF_POOL = 8
+
+# As read, translated, in order, moved, mixed, joined, and in the stored model.
+_COPIES_OF_ROWS = 8
+
+# For each row and histogram: cells, amounts and terms, of the row and its mixed one.
+_BYTES_PER_TERM = 64
+
+
+def fitting_bytes(rows: int, columns: int, histograms: int) -> int:
+    """Memory to weight so many public rows by noisy histograms, and of the model of them."""
+    return rows * (8 * (columns + 1) * _COPIES_OF_ROWS + _BYTES_PER_TERM * histograms)
 
 
 def unit_weights(answers: Sequence[Measurement], rows: PublicRows, schema: Schema) -> Floats:

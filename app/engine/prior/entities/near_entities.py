@@ -22,6 +22,7 @@ from app.engine.entities.params import has_entities
 from app.engine.method import Problem, PublicFacts, Session
 from app.engine.prior.entities.fitting import (
     fitted,
+    fitting_bytes,
     one_way,
     row_weights,
     weighted_units,
@@ -53,13 +54,9 @@ _MOST_TERMS = 2**22
 # no more cells than can be compared.
 _MOST_OWN_CELLS = 2**16
 
-# Copies: as read, in order, moved, mixed, joined, and in the stored model.
-_COPIES_OF_PUBLIC = 8
 # What is expected in a cell, its noisy count, their copies through the pipe, and what the fit
 # holds: 460 were measured for 2.6 million cells, with all else that the process holds.
 _BYTES_OF_CELL = 400
-# Cells, amounts and terms, of a row and its mixed one, for each histogram.
-_BYTES_OF_TERM = 64
 
 _FORM = PublicReweightedParams()
 
@@ -213,5 +210,5 @@ def entity_bytes(
         return 0
     columns = len(axes.names)
     pairs = min(columns * (columns - 1) // 2, max(1, _MOST_TERMS // max(1, public.rows)))
-    held = 8 * (columns + 1) * _COPIES_OF_PUBLIC + _BYTES_OF_TERM * (columns + pairs)
-    return public.rows * held + entity_cells(unit, public, entity_use, axes) * _BYTES_OF_CELL
+    held = fitting_bytes(public.rows, columns, columns + pairs)
+    return held + entity_cells(unit, public, entity_use, axes) * _BYTES_OF_CELL

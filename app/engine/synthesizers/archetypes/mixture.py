@@ -12,20 +12,16 @@ from numpy.typing import NDArray
 from app.engine.privacy.declared import MixtureMode
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
+from app.engine.synthesizers.archetypes.tuning import TUNING
 
-MOST_FITTED_ROWS = 100_000
-"""A mixture of a few columns is settled by far fewer rows; more would only take time."""
-
-_SMALLEST_WEIGHT = 1e-12
-_MOST_STEPS = 200
+# For a row and a component, with a few columns, on a busy two-core machine.
 _SECONDS_PER_STEP = 2e-7
-"""Of a row and a component, for a few columns, on a busy two-core machine."""
 
 
 def fitting_seconds(public_rows: int, components: int) -> float:
     """The longest that a fit may take."""
-    rows = min(public_rows, MOST_FITTED_ROWS)
-    return rows * components * _MOST_STEPS * _SECONDS_PER_STEP
+    rows = min(public_rows, TUNING.most_fitted_rows)
+    return rows * components * TUNING.most_steps * _SECONDS_PER_STEP
 
 
 def fit_mixture(
@@ -40,8 +36,7 @@ def fit_mixture(
     """Expectation-maximisation (scikit-learn) on the standardised values of public rows.
 
     Rows with a null in a feature are left out, as the kernel leaves them out. There are at
-    most as many components as distinct rows. The same rows and `rng` give the same arrays
-    on one machine: the fit runs on one thread, since sums over several differ by chance.
+    most as many components as distinct rows.
     """
     # Imported here: most processes that list the synthesizers never fit a mixture.
     from sklearn.exceptions import ConvergenceWarning
@@ -49,8 +44,8 @@ def fit_mixture(
     from threadpoolctl import threadpool_limits
 
     values = _values(public, schema, features)
-    if len(values) > MOST_FITTED_ROWS:
-        values = values[rng.choice(len(values), MOST_FITTED_ROWS, replace=False)]
+    if len(values) > TUNING.most_fitted_rows:
+        values = values[rng.choice(len(values), TUNING.most_fitted_rows, replace=False)]
     centre, scale = values.mean(axis=0), values.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     standardised = (values - centre) / scale
@@ -59,17 +54,19 @@ def fit_mixture(
         n_components=components,
         covariance_type=covariance,
         reg_covar=regularisation,
-        max_iter=_MOST_STEPS,
+        max_iter=TUNING.most_steps,
         random_state=int(rng.integers(2**32)),
     )
+    # On one thread: sums over several differ in their last digits from run to run.
     with threadpool_limits(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an unfinished fit is still a mixture
+        # A fit that has not converged is still a mixture.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(standardised)
     return MixtureMode(
         tuple(features),
         centre,
         scale,
-        np.maximum(mixture.weights_, _SMALLEST_WEIGHT),
+        np.maximum(mixture.weights_, TUNING.least_weight),
         mixture.means_,
         mixture.precisions_cholesky_,
     )
@@ -77,10 +74,10 @@ def fit_mixture(
 
 def _values(public: PublicRows, schema: Schema, features: Sequence[str]) -> NDArray[np.float64]:
     """Shape (rows without a null, features), at least the two rows that scikit-learn takes."""
-    places = [schema.column(name).places(public.codes[name]) for name in features]
-    whole = ~np.any([null for _, null in places], axis=0)
+    numbers = [schema.column(name).places(public.codes[name]) for name in features]
+    whole = ~np.any([null for _, null in numbers], axis=0)
     values: NDArray[np.float64] = np.column_stack(
-        [place.astype(np.float64) for place, _ in places]
+        [values.astype(np.float64) for values, _ in numbers]
     )[whole]
     if not len(values):
         values = np.zeros((1, len(features)))

@@ -29,14 +29,14 @@ RowsPerEntity = Literal["public", "public_mean", "bought"]
 
 @dataclass(frozen=True)
 class Pools:
-    """Things in groups of which some may be empty; an empty one stands for all of them."""
+    """Items by group, to draw from; in place of an empty group stand all items."""
 
     starts: NDArray[np.int64]
     order: NDArray[np.int64]
 
     @classmethod
     def of(cls, group: NDArray[np.int64], groups: int) -> Pools:
-        """Thing i is in `group[i]`; the last pool, number `groups`, holds all."""
+        """Item i is in `group[i]`; the last pool, number `groups`, holds all."""
         sizes = np.bincount(group, minlength=groups)
         starts = np.concatenate([[0], np.cumsum(sizes), [2 * len(group)]])
         return cls(
@@ -44,13 +44,13 @@ class Pools:
         )
 
     def draw(self, group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """A thing for each of `group`, each of a group's as often as any other."""
+        """An item for each of `group`; those of one group come equally often."""
         sizes = np.diff(self.starts)
         filled = np.where(sizes[group] > 0, group, len(sizes) - 1)
         return taken_in_turn(self.starts, self.order, filled, rng)
 
     def means(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The mean of the things' values in each group, without the last pool."""
+        """The mean of the items' values in each group, without the last pool."""
         sizes = np.diff(self.starts)
         sums = np.add.reduceat(np.append(values[self.order], 0), self.starts[:-1])[:-1]
         return np.where(sizes[:-1] > 0, sums / np.maximum(sizes[:-1], 1), values.mean())
@@ -60,34 +60,35 @@ class Pools:
 class RowNumbers:
     """How many rows a synthetic entity gets: 1 to `most`.
 
-    `public` is shape (public entities,); `bought` are shares of 1, 2, ... rows, or None.
+    `public` has shape (public entities,); `measured` are noisy shares of entities with 1, 2, ...
+    rows (None: not measured).
     """
 
     rule: RowsPerEntity
     most: int
     pools: Pools
     public: NDArray[np.int64]
-    bought: NDArray[np.float64] | None
+    measured: NDArray[np.float64] | None
 
     @cached_property
     def _means(self) -> NDArray[np.float64]:
         return self.pools.means(np.minimum(self.public, self.most))
 
     def mean(self, archetype_shares: NDArray[np.float64]) -> float:
-        if self.bought is not None:
-            return float(self.bought @ np.arange(1, len(self.bought) + 1))
+        if self.measured is not None:
+            return float(self.measured @ np.arange(1, len(self.measured) + 1))
         return float(archetype_shares @ self._means)
 
     def draw(self, archetype: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Bought numbers go to entities in the order of public ones of their archetype."""
+        """Measured numbers go to entities in the order of public ones of their archetype."""
         if self.rule == "public_mean":
             whole = np.floor(self._means[archetype] + rng.random(len(archetype)))
             return np.clip(whole.astype(np.int64), 1, self.most)
         drawn = np.clip(self.public[self.pools.draw(archetype, rng)], 1, self.most)
-        if self.bought is None:
+        if self.measured is None:
             return drawn
         cells = np.repeat(
-            np.arange(1, len(self.bought) + 1), apportion(self.bought, len(archetype), rng)
+            np.arange(1, len(self.measured) + 1), apportion(self.measured, len(archetype), rng)
         )
         numbers = np.empty_like(drawn)
         numbers[np.lexsort((rng.random(len(drawn)), drawn))] = np.minimum(cells, self.most)
@@ -101,7 +102,8 @@ class ArchetypesModel(Model):
     `archetype` is that of each public entity, shape (public entities,); the shares add up
     to 1, each of the shape of its cells. `axes` groups the columns that are counted or that
     another is drawn given, of which those in `binned` are never compared by value.
-    `entities` is the noisy number of entities.
+    `row_shares` are those of entities with 1, 2, ... rows, where they were measured; `entities`
+    is the noisy number of entities.
     """
 
     axes: Axes
@@ -114,7 +116,7 @@ class ArchetypesModel(Model):
     attribute_shares: Mapping[str, NDArray[np.float64]]
     attributes_per: AttributesPer
     rows_rule: RowsPerEntity
-    bought: NDArray[np.float64] | None
+    row_shares: NDArray[np.float64] | None
     entities: int
     most_rows: int
     unit: PrivacyUnit
@@ -134,9 +136,9 @@ class ArchetypesModel(Model):
         if self.attributes_per not in get_args(AttributesPer):
             raise ValueError("attributes belong to an entity or a row")
         if self.rows_rule not in get_args(RowsPerEntity):
-            raise ValueError("rows of an entity are public or bought")
-        if (self.bought is not None) != (self.rows_rule == "bought"):
-            raise ValueError("row numbers are bought for their own rule, and for no other")
+            raise ValueError("there is no such rule for the rows of an entity")
+        if (self.row_shares is not None) != (self.rows_rule == "bought"):
+            raise ValueError("rows per entity are measured under one rule alone")
 
     @property
     def _comparison(self) -> Comparison:
@@ -146,7 +148,7 @@ class ArchetypesModel(Model):
     def _row_numbers(self) -> RowNumbers:
         pools = Pools.of(self.archetype, len(self.archetype_shares))
         public = self.public.rows_per_entity()
-        return RowNumbers(self.rows_rule, self.unit.max_rows, pools, public, self.bought)
+        return RowNumbers(self.rows_rule, self.unit.max_rows, pools, public, self.row_shares)
 
     @property
     def noisy_rows(self) -> int:
@@ -228,7 +230,7 @@ class ArchetypesModel(Model):
             "rows": self.public.rows,
             "public_entities": self.public.entities,
             "components": len(self.archetype_shares),
-            "row_cells": 0 if self.bought is None else len(self.bought),
+            "row_cells": 0 if self.row_shares is None else len(self.row_shares),
             "entities": self.entities,
             "most_rows": self.most_rows,
             "unit": self.unit.to_wire(),
@@ -242,13 +244,13 @@ class ArchetypesModel(Model):
             "archetype": narrowed(self.archetype),
             "archetype_shares": self.archetype_shares,
         }
-        if self.bought is not None:
-            arrays["bought"] = self.bought
+        if self.row_shares is not None:
+            arrays["bought"] = self.row_shares
         return pack(header, arrays)
 
 
 def load_model(schema: Schema, unit: PrivacyUnit, data: bytes) -> ArchetypesModel:
-    """A stored model; raises `ModelFormatError` for bytes that are none of this dictionary."""
+    """A stored model; raises `ModelFormatError` if it does not fit the dictionary."""
     header, arrays = unpack(data)
     if header.get("model") != "archetypes" or header.get("unit") != unit.to_wire():
         raise ModelFormatError("the stored model is of another synthesizer or privacy unit")

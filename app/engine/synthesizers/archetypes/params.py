@@ -18,21 +18,19 @@ from app.engine.privacy.queries import Contribution, Count
 from app.engine.public.conditionals import Link, links
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.synthesizers.archetypes.model import AttributesPer, RowsPerEntity
+from app.engine.synthesizers.archetypes.tuning import TUNING
 
-PUBLISHED_SPLIT = (0.1, 0.9)
-"""Shares of epsilon for the archetypes and the companies (GooseDP 2021)."""
-
-MOST_BOUGHT_ROWS = 10_000
-_MOST_ROWS_OF_SPRINT3 = 200
+MOST_ROW_CELLS = 10_000
 
 Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 _PLACES = ("shift", "pickup_community_area", "dropoff_community_area")
 
+# Table 1 of the published system.
 SPRINT3: Mapping[str, Any] = {
     "features": _PLACES,
     "core": _PLACES,
-    "components": 10,
+    "components": TUNING.components,
     "attributes": ("company_id",),
     "conditionals": [
         {"column": "fare", "given": _PLACES},
@@ -43,7 +41,6 @@ SPRINT3: Mapping[str, Any] = {
         {"column": "payment_type", "given": ("fare", "tips", "trip_total")},
     ],
 }
-"""Table 1 of the published system."""
 
 
 class ConditionalForm(Params):
@@ -85,35 +82,35 @@ class ArchetypesParams(PresetParams):
         description="Bins of a column where it is counted or given, in place of its dictionary's "
         "(and of its values, by which given columns are compared first).",
     )
-    components: int = Field(10, ge=1, le=1000, description="How many archetypes.")
+    components: int = Field(TUNING.components, ge=1, le=1000, description="How many archetypes.")
     covariance: Literal["full", "diag"] = Field("full", description="Shape of the mixture's parts.")
     regularisation: float = Field(
-        0.25,
+        TUNING.regularisation,
         ge=1e-6,
         le=100,
         description="Added to the variances of each archetype's rows, in squared standard "
-        "deviations of the public column, so that no value is too far from all but one.",
+        "deviations of the public column, so that a rare value does not decide alone.",
     )
     rows_per_entity: RowsPerEntity = Field(
         "public",
         description="`public`: drawn from public entities of the archetype; `public_mean`: their "
-        "mean; `bought`: drawn from a private histogram.",
+        "mean; `bought`: drawn from a noisy histogram of the private entities.",
     )
     most_bought_rows: int | None = Field(
         None,
         ge=1,
-        le=MOST_BOUGHT_ROWS,
-        description="Cells of the bought histogram, the last for this many rows or more; "
+        le=MOST_ROW_CELLS,
+        description="Cells of that noisy histogram, the last for this many rows or more; "
         "the unit's `max_rows`, at most 200, if omitted.",
     )
     release: Literal["joint", "split"] = Field(
         "joint",
         description="`joint`: one release of all histograms with the same noise; `split`: each "
-        "its own share of the budget.",
+        "with a part of the budget of its own.",
     )
     split: tuple[Positive, ...] | None = Field(
         None,
-        description="Shares of epsilon for the archetypes, each attribute, and the bought rows; "
+        description="Parts of epsilon for the archetypes, each attribute, and the rows per entity; "
         "0.1 and 0.9 for two if omitted.",
     )
     post_processing: Literal["project", "clip"] = Field(
@@ -131,7 +128,7 @@ class ArchetypesParams(PresetParams):
 
 @dataclass(frozen=True)
 class Design:
-    """A form settled for a dictionary: what is learnt, asked and drawn, in this order."""
+    """What a form means for a dictionary: what is learnt, measured and drawn, in this order."""
 
     params: ArchetypesParams
     schema: Schema
@@ -193,18 +190,18 @@ class Design:
 
     @property
     def rows_rule(self) -> RowsPerEntity:
-        """On a row unit there is nothing to buy: a unit has one row."""
+        """On a row unit there is nothing to measure: a unit has one row."""
         return self.params.rows_per_entity if self.unit.kind == "entity" else "public"
 
     @property
     def row_cells(self) -> int | None:
-        """Cells of the bought histogram of rows per entity, None if none is bought."""
+        """Cells of the noisy histogram of rows per entity, None if none is measured."""
         if self.rows_rule != "bought":
             return None
-        return min(self.params.most_bought_rows or _MOST_ROWS_OF_SPRINT3, self.unit.max_rows)
+        return min(self.params.most_bought_rows or TUNING.row_cells, self.unit.max_rows)
 
     def questions(self, function: MixtureMode) -> tuple[Count, ...]:
-        """Archetypes, each attribute, and the bought rows: each counts a unit once."""
+        """Archetypes, each attribute, and rows per entity: each counts a unit once."""
         attributes = (
             Count((name,), {name: self.axes.groupings[name]}, Contribution("one"))
             for name in self.attributes
@@ -219,22 +216,20 @@ class Design:
         cells = self.row_cells
         return (self.params.components, *attributes, *(() if cells is None else (cells,)))
 
-    def shares(self, loss: PrivacyLoss) -> tuple[float, ...]:
-        """How a loss is divided over the questions.
-
-        Equal parts are the joint release: m histograms of sensitivity 1 have together L2
-        sqrt(m) and L1 m, and equal noise on all of them costs what m equal parts cost. A
-        split is of epsilon; rho goes with its square, so that the scales have the split's
-        proportions in both.
-        """
+    def weights(self, loss: PrivacyLoss) -> tuple[float, ...]:
+        """What the loss of each question is in proportion to."""
+        # m histograms of sensitivity 1 have L2 sqrt(m) and L1 m together: the same noise in all of
+        # them costs what m equal parts cost.
         if self.params.release == "joint":
             return (1.0,) * len(self.question_cells)
+        # A split is of epsilon. Rho grows with its square, which gives both the same proportions
+        # of noise.
         power = 2 if loss.kind == "zcdp" else 1
-        return tuple(share**power for share in self._split)
+        return tuple(part**power for part in self._split)
 
     @property
     def _split(self) -> tuple[float, ...]:
-        return PUBLISHED_SPLIT if self.params.split is None else self.params.split
+        return TUNING.split if self.params.split is None else self.params.split
 
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the form; with any, the rest must not be used."""
@@ -275,7 +270,7 @@ class Design:
             if name in self._known and self._known[name].type == "string":
                 yield Problem(
                     f"/params/features/{position}",
-                    f"`{name}` holds text, which has no place on a line",
+                    f"`{name}` holds text, of which no mixture can be fitted",
                     "name columns of numbers, dates or times; text may be in `core`",
                 )
         if len(set(self.features)) != len(self.features):
@@ -286,8 +281,8 @@ class Design:
         if self.params.release == "split" and len(self._split) != parts:
             yield Problem(
                 "/params/split",
-                f"{len(self._split)} shares are given for {parts} histograms",
-                "give one for the archetypes, each attribute, and the bought rows",
+                f"{len(self._split)} parts of epsilon are given for {parts} histograms",
+                "give one for the archetypes, each attribute, and the rows per entity",
             )
 
 

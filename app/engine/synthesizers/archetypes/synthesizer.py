@@ -1,4 +1,4 @@
-"""The synthesizer itself: what is learnt from public rows, asked of the kernel, and kept."""
+"""The method: a mixture of public rows, and noisy histograms of its components."""
 
 from __future__ import annotations
 
@@ -7,56 +7,45 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.columns.contribution import expected_error, noise_problems
-from app.engine.columns.resources import (
-    message_problems,
-    run_problems,
-    table_bytes,
-    time_problems,
-)
+from app.engine.columns.contribution import expected_error, noise_scale
+from app.engine.columns.resources import header_cells, table_bytes
 from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
 from app.engine.method import (
+    Case,
     Example,
-    Limits,
-    Preflight,
+    Needs,
     Problem,
     Progress,
     PublicChunks,
     PublicFacts,
     Session,
+    Step,
     Synthesizer,
 )
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement
-from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.privacy.wire import MOST_HEADER_BYTES
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.rows import public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.archetypes.mixture import (
-    MOST_FITTED_ROWS,
-    fit_mixture,
-    fitting_seconds,
-)
+from app.engine.synthesizers.archetypes.mixture import fit_mixture, fitting_seconds
 from app.engine.synthesizers.archetypes.model import ArchetypesModel, load_model
 from app.engine.synthesizers.archetypes.params import ArchetypesParams, Design
+from app.engine.synthesizers.archetypes.tuning import TUNING
 from app.engine.table import PublicTable, generator
 
 _ONCE = Contribution("one")
 
-_TAIL_STANDS_OUT = 3.0
-"""Standard errors by which the sum of the last cells of bought row numbers must pass zero."""
-
+# The table that was read, its codes in the private dictionary, the model's, and what sorts them.
 _COPIES_OF_PUBLIC = 6
-"""The table that came, its private codes, the model's, and what sorts them."""
 
-_STEPS_IN_MEMORY = 6
-"""Arrays of rows by components that expectation-maximisation holds."""
+# Arrays of rows by components that expectation-maximisation holds.
+_ARRAYS_OF_FIT = 6
 
+# A double in JSON.
 _BYTES_PER_NUMBER = 25
-"""Of a double in JSON."""
 
 
 class Archetypes(Synthesizer):
@@ -70,31 +59,30 @@ class Archetypes(Synthesizer):
         guarantee={"epsilon": 1, "delta": "2.5e-5"},
     )
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: ArchetypesParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        design = Design(params, schema, unit)
-        problems = design.problems()
-        if problems:
-            return Preflight(0, 0, 0.0, problems + _public_problems(design, public))
-        cells = sum(design.question_cells)
-        memory = _memory(design, public, limits)
-        errors = _errors(design, loss)
-        problems = (
-            _public_problems(design, public)
-            + message_problems(design.axes, _public_bytes(design, public))
-            + noise_problems(errors, _ONCE)
-            + run_problems(memory, cells, limits, len(design.axes.names))
-            + _time_problems(design, public, limits)
-            + _mixture_problems(design)
+    def needs(self, case: Case, params: ArchetypesParams) -> Needs:
+        design = Design(params, case.schema, case.unit)
+        of_public = public_problems(
+            case.schema, case.unit, case.public, design.public_columns, needs_entities=True
         )
-        return Preflight(cells, memory, errors[0], problems)
+        if problems := design.problems():
+            return Needs(problems=problems + of_public)
+        cells = sum(design.question_cells)
+        errors = [
+            expected_error(_ONCE, 1, part) for part in case.budget.split(design.weights(case.loss))
+        ]
+        # Columns that are neither counted nor given are copied from public rows, at no time worth
+        # a forecast.
+        return _public_needs(design, case.public) + Needs(
+            cells=cells,
+            memory_bytes=table_bytes(len(design.columns), case.limits),
+            draws=cells,
+            # Memory is for all columns; time was measured for those with cells.
+            columns=len(design.axes.names),
+            header_cells=header_cells(design.axes),
+            noise_scale=noise_scale(errors, _ONCE),
+            expected_error=errors[0],
+            problems=of_public + _mixture_problems(design),
+        )
 
     def check_public(
         self,
@@ -137,10 +125,10 @@ class Archetypes(Synthesizer):
         )
         progress(0.6, "counting entities")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
-        answers = session.count(design.questions(mixture), loss, design.shares(loss))
+        answers = session.count(design.questions(mixture), loss, design.weights(loss))
         progress(0.9, "post-processing")
         entities = max(0, round(pooled([_total(answer) for answer in answers])))
-        bought = None if design.row_cells is None else _without_noisy_tail(answers[-1])
+        row_counts = None if design.row_cells is None else _without_noisy_tail(answers[-1])
         shares = [
             _shares(answer.values, entities, params.post_processing)
             for answer in answers[: 1 + len(design.attributes)]
@@ -157,7 +145,9 @@ class Archetypes(Synthesizer):
             attribute_shares=attributes,
             attributes_per=params.attributes_per,
             rows_rule=design.rows_rule,
-            bought=None if bought is None else _shares(bought, entities, params.post_processing),
+            row_shares=None
+            if row_counts is None
+            else _shares(row_counts, entities, params.post_processing),
             entities=entities,
             most_rows=params.most_rows,
             unit=session.unit,
@@ -168,45 +158,32 @@ class Archetypes(Synthesizer):
 
 
 def _keys(rng: np.random.Generator, length: int) -> NDArray[np.uint64]:
-    """Keys that break ties between public rows; the same on a run that is started again."""
+    """Keys that break ties between public rows; the same where a run is started again."""
     return rng.integers(2**64, size=length, dtype=np.uint64)
 
 
-def _public_problems(design: Design, public: PublicFacts | None) -> tuple[Problem, ...]:
-    return public_problems(
-        design.schema, design.unit, public, design.public_columns, needs_entities=True
-    )
-
-
-def _errors(design: Design, loss: PrivacyLoss) -> list[float]:
-    parts = UnitBudget(design.unit, loss).split(design.shares(loss))
-    return [expected_error(_ONCE, 1, part) for part in parts]
-
-
-def _public_bytes(design: Design, public: PublicFacts | None) -> int:
-    return 0 if public is None else 8 * public.rows * (len(design.public_columns) + 2)
-
-
-def _memory(design: Design, public: PublicFacts | None, limits: Limits) -> int:
-    fitted = 0 if public is None else min(public.rows, MOST_FITTED_ROWS)
-    return (
-        _COPIES_OF_PUBLIC * _public_bytes(design, public)
-        + _STEPS_IN_MEMORY * 8 * fitted * design.params.components
-        + table_bytes(len(design.columns), limits)
-    )
-
-
-def _time_problems(
-    design: Design, public: PublicFacts | None, limits: Limits
-) -> tuple[Problem, ...]:
+def _public_needs(design: Design, public: PublicFacts | None) -> Needs:
+    """What reading public rows and fitting the mixture to them need."""
+    if public is None:
+        return Needs()
     components = design.params.components
-    seconds = 0.0 if public is None else fitting_seconds(public.rows, components)
-    doing = f"fitting {components} components"
-    return time_problems(seconds, doing, "choose fewer", limits, "/params/components")
+    read = 8 * public.rows * (len(design.public_columns) + 2)
+    fitted = 8 * min(public.rows, TUNING.most_fitted_rows) * components
+    fitting = Step(
+        fitting_seconds(public.rows, components),
+        f"fitting {components} components",
+        "choose fewer",
+        "/params/components",
+    )
+    return Needs(
+        memory_bytes=_COPIES_OF_PUBLIC * read + _ARRAYS_OF_FIT * fitted,
+        message_bytes=read,
+        steps=(fitting,),
+    )
 
 
 def _mixture_problems(design: Design) -> tuple[Problem, ...]:
-    """A mixture too large to be told to the kernel, whose questions have a bounded header."""
+    """A mixture is sent to the kernel in a header, which is bounded."""
     width, components = len(design.features), design.params.components
     precision = width**2 if design.params.covariance == "full" else width
     if components * (precision + width + 1) * _BYTES_PER_NUMBER <= MOST_HEADER_BYTES // 2:
@@ -222,23 +199,21 @@ def _total(answer: Measurement) -> tuple[float, float]:
 
 
 def _without_noisy_tail(answer: Measurement) -> NDArray[np.int64]:
-    """Noisy row numbers, the last of them "so many or more", up to where they still stand out.
-
-    Most units are far below the most rows that one may have. Each empty cell up there would
-    keep what positive noise it has, which is much where rows are many; the sum of those
-    cells is near zero, and ends the histogram.
-    """
+    """Noisy numbers of entities with 1, 2, ... rows, the last cell for "as many or more": up to
+    where the sum of all further cells is no more than noise."""
+    # Few entities have nearly the most rows. Positive noise in empty cells up there would
+    # add entities of many rows each; summed up, it is near zero.
     values = answer.values.ravel()
     tails = np.cumsum(values[::-1])[::-1]
     errors = answer.standard_error * np.sqrt(np.arange(values.size, 0, -1))
-    lost = np.flatnonzero(tails <= _TAIL_STANDS_OUT * errors)
-    last = max(0, int(lost[0]) - 1) if lost.size else values.size - 1
+    noise = np.flatnonzero(tails <= TUNING.tail_errors * errors)
+    last = max(0, int(noise[0]) - 1) if noise.size else values.size - 1
     return np.append(values[:last], tails[last])
 
 
 def _shares(values: NDArray[np.int64], entities: int, rule: str) -> NDArray[np.float64]:
     """Shares that add up to 1; even ones if nothing is left."""
     counts = values.ravel().astype(np.float64)
-    kept = np.maximum(counts, 0) if rule == "clip" else onto_simplex(counts, entities)
-    total = kept.sum()
-    return kept / total if total > 0 else np.full(counts.size, 1 / counts.size)
+    positive = np.maximum(counts, 0) if rule == "clip" else onto_simplex(counts, entities)
+    total = positive.sum()
+    return positive / total if total > 0 else np.full(counts.size, 1 / counts.size)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.columns.axes import Axes, choose_axes
-from app.engine.columns.contribution import (
-    contribution_problems,
-    expected_error,
-    expected_errors,
-    noise_problems,
-)
+from app.engine.columns.axes import choose_axes
 from app.engine.columns.private_bins import AxisPlan, delta_for_values, plan_axes
-from app.engine.columns.resources import (
-    bounded,
-    counting_bytes,
-    message_problems,
-    question_problems,
-    run_problems,
-    table_bytes,
-)
 from app.engine.method import (
+    Case,
     Example,
-    Limits,
-    Preflight,
+    Needs,
     Problem,
     Progress,
     PublicChunks,
@@ -44,37 +29,26 @@ from app.engine.prior.entities.rows import changes_keeping_rules, in_order, rows
 from app.engine.prior.entities.selection import most_informative
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
-from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.sensitivity import GRID
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.compatibility import fit_problems
 from app.engine.public.contributions import features_of
-from app.engine.public.rows import PublicRows, public_problems, read_public
+from app.engine.public.rows import PublicRows, read_public
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.synthesizers.public_reweighted.budget import StepBudgets
+from app.engine.synthesizers.public_reweighted.needs import run_needs
 from app.engine.synthesizers.public_reweighted.questions import (
     candidates,
-    cells_of,
     in_cells,
     scored_rule,
     shape_of,
     size_questions,
     watched,
 )
+from app.engine.synthesizers.public_reweighted.tuning import TUNING
 from app.engine.table import PublicTable, generator
 
 Floats = NDArray[np.float64]
-
-# Standard errors by which a noisy distance is lessened: the largest of many are so by luck.
-_CAUTION = 2.0
-
-# Rows times chosen histograms: a step of the descent then takes a fifth of a second.
-_MOST_TERMS = 2**23
-
-# As read, translated, in order, moved, mixed, joined, and in the stored model.
-_COPIES_OF_PUBLIC = 8
-
-# For each public row and histogram: cells, amounts and terms, of the row and its mixed one.
-_BYTES_OF_FEATURES = 64
 
 
 class PublicReweighted(Synthesizer):
@@ -97,52 +71,8 @@ class PublicReweighted(Synthesizer):
             return None
         return "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: PublicReweightedParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        plan = _plan(schema, params, UnitBudget(unit, loss))
-        axes, budget = plan.axes, plan.rest
-        problems = plan.problems + _named_problems(axes, params)
-        problems += public_problems(schema, unit, public, axes.names, needs_entities=True)
-        rule = params.rule(budget)
-        problems += contribution_problems(rule, budget)
-        counts = candidates(axes, params, rule)
-        problems += _candidate_problems(counts)
-        columns = watched(axes, params, rule)
-        sizes = [cells_of(count) for count in (*counts, *columns)]
-        cells, largest = bounded(sum(sizes)), max(sizes, default=1)
-        problems += question_problems(cells, "/params/measure", "measure fewer histograms")
-        problems += message_problems(axes, 0 if params.measure is not None else cells)
-        parts = _split(budget.loss, params)
-        error = expected_error(rule, largest, UnitBudget(unit, parts.counts))
-        questions = size_questions(unit)
-        errors = expected_errors(questions, (1.0,) * len(questions), UnitBudget(unit, parts.size))
-        # Columns are looked at together, and all candidates may be chosen.
-        for together, part in ((columns, parts.one_way), (counts, parts.counts)):
-            if together:
-                errors += (
-                    expected_error(rule, largest, UnitBudget(unit, part.of_each(len(together)))),
-                )
-        scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
-        scores: tuple[float, ...] = ()
-        if params.measure is None and scored:
-            weights = [1.0] * len(scored)
-            scores = (
-                max(expected_distance_errors(scored, weights, UnitBudget(unit, parts.scores))),
-            )
-        problems += noise_problems((error, *errors), rule, scores)
-        rows = 0 if public is None else public.rows
-        memory = rows * 8 * (len(axes.names) + 1) * _COPIES_OF_PUBLIC
-        memory += rows * _BYTES_OF_FEATURES * len(sizes)
-        memory += counting_bytes(cells, largest) + 8 * cells + table_bytes(len(axes.names), limits)
-        problems += run_problems(memory, cells + plan.draws, limits, len(axes.names))
-        return Preflight(cells, memory, error, problems)
+    def needs(self, case: Case, params: PublicReweightedParams) -> Needs:
+        return run_needs(case, _plan(case.schema, params, case.budget), params)
 
     def check_public(
         self,
@@ -170,26 +100,26 @@ class PublicReweighted(Synthesizer):
         assert public is not None
         unit = session.unit
         plan = _plan(session.schema, params, UnitBudget(unit, session.allowance))
-        progress(0.02, "buying cells")
+        progress(0.02, "measuring bins")
         axes, budget = plan.measure(session), plan.left(session)
-        schema, parts = session.schema, _split(budget.loss, params)
+        schema, budgets = session.schema, StepBudgets.of(budget, params)
         progress(0.05, "reading the public table")
         rows = rows_keeping_rules(read_public(public, schema, axes.names).for_unit(unit), schema)
         rows = in_order(rows, unit, seed)
         rng = generator(seed + 1)
         progress(0.2, "counting units")
-        units = unit_weights(session.count(size_questions(unit), parts.size), rows, schema)
+        units = unit_weights(session.count(size_questions(unit), budgets.size.loss), rows, schema)
         rule = params.rule(budget)
         progress(0.3, "looking for values that the public table lacks")
         columns = in_cells(axes, watched(plan.axes, params, rule))
-        found = session.count(columns, parts.one_way) if columns else ()
+        found = session.count(columns, budgets.one_way.loss) if columns else ()
         base = units[rows.entity]
         moved = with_missing_values(rows, base, [one_way(each, rows) for each in found], rng)
         rows = changes_keeping_rules(moved, rows, schema)
         counts = in_cells(axes, candidates(plan.axes, params, rule))
         if params.measure is None:
             progress(0.4, "scoring histograms")
-            counts = _chosen(session, counts, rows, base, parts.scores)
+            counts = _chosen(session, counts, rows, base, budgets.scores.loss)
         progress(0.5, "counting")
         left = session.remaining
         answers = session.count(counts, PrivacyLoss(left.kind, left.amount))
@@ -203,55 +133,6 @@ class PublicReweighted(Synthesizer):
 def _plan(schema: Schema, params: PublicReweightedParams, budget: UnitBudget) -> AxisPlan:
     """Bins that are not cut further: within them rows lie as the public ones do."""
     return plan_axes(schema, params, budget, far_cuts=0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The loss of each step; nothing for a step that the params leave out."""
-
-    size: PrivacyLoss
-    one_way: PrivacyLoss
-    scores: PrivacyLoss
-    counts: PrivacyLoss
-
-
-def _split(loss: PrivacyLoss, params: PublicReweightedParams) -> _Parts:
-    shares = params.shares
-    one_way = 0.0 if params.watch == () else shares.one_way
-    scores = 0.0 if params.measure is not None else shares.scores
-    wanted = (shares.size, one_way, scores, shares.counts)
-    return _Parts(*loss.split([share / math.fsum(wanted) for share in wanted]))
-
-
-def _named_problems(axes: Axes, params: PublicReweightedParams) -> tuple[Problem, ...]:
-    problems: list[Problem] = []
-    fields = {"watch": params.watch, "pool": params.pool, "keep": params.keep}
-    fields |= {f"measure/{i}": names for i, names in enumerate(params.measure or ())}
-    for field, names in fields.items():
-        problems += _column_problems(f"/params/{field}", names or (), axes)
-    return tuple(problems)
-
-
-def _column_problems(pointer: str, names: Sequence[str], axes: Axes) -> list[Problem]:
-    problems = [
-        Problem(
-            f"{pointer}/{place}",
-            f"`{name}` is not among the chosen columns",
-            "name columns that `columns` has",
-        )
-        for place, name in enumerate(names)
-        if name not in axes.names
-    ]
-    if len(set(names)) != len(names):
-        problems.append(Problem(pointer, "a column is named twice", "name each column once"))
-    return problems
-
-
-def _candidate_problems(counts: Sequence[Count]) -> tuple[Problem, ...]:
-    if counts:
-        return ()
-    message = "there is no histogram to measure: every column has more cells than are allowed"
-    return (Problem("/params/most_cells", message, "allow more cells, or give coarser `bins`"),)
 
 
 def _chosen(
@@ -268,13 +149,13 @@ def _chosen(
         ],
         loss,
     )
-    certain = scored.values - _CAUTION * scored.standard_error
+    certain = scored.values - TUNING.caution * scored.standard_error
     expected = [features_of(count, rows).counts(base) for count in counts]
     in_counts = [
         float(distance) * float(each.sum() / reference.sum())
         for each, reference, distance in zip(expected, references, certain, strict=True)
     ]
-    most = max(1, _MOST_TERMS // max(1, rows.rows))
+    most = max(1, TUNING.most_terms // max(1, rows.rows))
     return most_informative(counts, expected, in_counts, UnitBudget(unit, left), most=most)
 
 
