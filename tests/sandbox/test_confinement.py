@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -258,17 +257,19 @@ def test_killing_it_wakes_who_waits_for_it(probe: ChildProcess) -> None:
 
 def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "sleeper.py").write_text("import time\ndef main(fd): time.sleep(600)\n")
-    read, write = os.pipe()
-    parent = os.fork()
-    if not parent:  # pragma: no cover  (runs in the fork)
-        sys.path.insert(0, str(tmp_path))
-        os.write(write, str(ChildProcess(module="sleeper").pid).encode())
-        signal.pause()
-    os.close(write)
-    child = int(os.read(read, 20))
-    os.close(read)
-    os.kill(parent, signal.SIGKILL)
-    os.waitpid(parent, 0)
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from app.sandbox.process import ChildProcess\n"
+        "print(ChildProcess(module='sleeper').pid, flush=True); input()"
+    )
+    # Not a fork of this process, which may have threads by then.
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert not gone(child, within_s=0.1)
+        parent.kill()
     assert gone(child)
 
 
