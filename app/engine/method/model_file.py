@@ -102,6 +102,18 @@ def number(header: Mapping[str, Any], name: str, *, least: int = 0, most: int = 
     return value
 
 
+def integers(
+    arrays: Mapping[str, NDArray[Any]], name: str, *, least: int, most: int
+) -> NDArray[np.int64]:
+    """A list of integers within bounds, as int64."""
+    array = arrays.get(name)
+    if array is None or array.ndim != 1 or array.dtype.kind != "i":
+        raise ModelFormatError(f"the stored model has no valid `{name}`")
+    if array.size and not least <= array.min() <= array.max() <= most:
+        raise ModelFormatError(f"`{name}` of the stored model holds impossible values")
+    return array.astype(np.int64)
+
+
 def weights(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
 ) -> NDArray[np.float64]:

@@ -53,9 +53,24 @@ class PublicRows:
             return self
         return PublicRows(self.codes, np.arange(self.rows, dtype=np.int64), self.rows)
 
+    def bounded(self, unit: PrivacyUnit, rng: np.random.Generator) -> PublicRows:
+        """At most `max_rows` rows of each entity, drawn uniformly as the private ones are, and
+        entity after entity."""
+        order = np.lexsort((rng.random(self.rows), self.entity))
+        entity = self.entity[order]
+        kept = np.arange(self.rows) - np.searchsorted(entity, entity) < unit.max_rows
+        codes = {name: column[order][kept] for name, column in self.codes.items()}
+        return PublicRows(codes, entity[kept], self.entities)
+
     def rows_per_entity(self) -> NDArray[np.int64]:
         """Shape (entities,)."""
         return np.bincount(self.entity, minlength=self.entities)
+
+
+def entity_starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each entity's rows begin, and those of the last one end, if entities of these sizes
+    follow one another. Shape (entities + 1,)."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def read_public(public: PublicTable, schema: Schema, columns: Sequence[str]) -> PublicRows:

@@ -24,7 +24,7 @@ from app.engine.prior.entities.weights import Target, reweighted
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.public.contributions import Features, features_of
-from app.engine.public.rows import PublicRows
+from app.engine.public.rows import PublicRows, entity_starts
 from app.engine.schema import PrivacyUnit, Schema
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ def fitted(
     weights = reweighted(base, [_target(answer, tables) for answer in answers])
     codes = {name: np.concatenate([each.codes[name] for each in tables]) for name in axes.names}
     cells = {name: axes.groupings[name].cell_of(codes[name]) for name in (*kept, *contents)}
-    starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
+    starts = entity_starts(rows.rows_per_entity())
     if unit.kind == "row":
         units, starts = weights, np.arange(len(weights) + 1)
     weighted = WeightedRows(

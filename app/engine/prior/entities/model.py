@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.method import Model
-from app.engine.method.model_file import ModelFormatError, number, pack, unpack, weights
+from app.engine.method.model_file import (
+    ModelFormatError,
+    integers,
+    number,
+    pack,
+    unpack,
+    weights,
+)
 from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.privacy.wire import narrowed
+from app.engine.public.stored import code_arrays, stored_codes, stored_starts
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
 
@@ -75,8 +83,7 @@ class PublicReweightedModel(Model):
             "units": self.units,
             "smooth": self.smooth,
         }
-        arrays = {f"codes{i}": narrowed(each) for i, each in enumerate(self.codes.values())}
-        arrays |= {
+        arrays = code_arrays(self.codes) | {
             "sizes": narrowed(np.diff(self.weighted.starts)),
             "entities": self.weighted.entities,
             "rows": self.weighted.rows,
@@ -103,11 +110,8 @@ def load_model(
     smooth = header.get("smooth")
     if not isinstance(smooth, int | float) or not 0 <= smooth <= 1:
         raise ModelFormatError("the stored model has no valid `smooth`")
-    sizes = _whole(arrays, "sizes", 1, unit.max_rows)
-    if not sizes.size:
-        raise ModelFormatError("the stored model has no rows")
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    codes = _codes(header.get("columns"), arrays, schema)
+    starts = stored_starts(arrays, unit)
+    codes = stored_codes(header.get("columns"), arrays, schema)
     atoms = len(next(iter(codes.values())))
     if atoms < starts[-1]:
         raise ModelFormatError("the stored model has entities without rows")
@@ -116,11 +120,9 @@ def load_model(
         raise ModelFormatError("the stored model has no valid `kept`")
     weighted = WeightedRows(
         starts,
-        weights(arrays, "entities", (len(sizes),)),
+        weights(arrays, "entities", (len(starts) - 1,)),
         weights(arrays, "rows", (atoms,)),
-        _whole(arrays, "pool", 0, atoms, atoms),
-        _whole(arrays, "place", 0, atoms, atoms),
-        _whole(arrays, "alike", 0, atoms, atoms),
+        *(_labels(arrays, name, atoms) for name in ("pool", "place", "alike")),
     )
     if not (weighted.entities > 0).all() or not weighted.rows.sum() > 0:
         raise ModelFormatError("the stored model has no entity to draw")
@@ -129,30 +131,8 @@ def load_model(
     )
 
 
-def _whole(
-    arrays: Mapping[str, NDArray[Any]], name: str, least: int, most: int, length: int | None = None
-) -> NDArray[np.int64]:
-    array = arrays.get(name)
-    if array is None or array.ndim != 1 or array.dtype.kind != "i":
-        raise ModelFormatError(f"the stored model has no valid `{name}`")
-    if length is not None and len(array) != length:
+def _labels(arrays: Mapping[str, NDArray[Any]], name: str, atoms: int) -> NDArray[np.int64]:
+    labels = integers(arrays, name, least=0, most=atoms)
+    if len(labels) != atoms:
         raise ModelFormatError(f"`{name}` of the stored model is of another length")
-    if array.size and not least <= array.min() <= array.max() <= most:
-        raise ModelFormatError(f"`{name}` of the stored model holds impossible values")
-    return array.astype(np.int64)
-
-
-def _codes(
-    columns: Any, arrays: Mapping[str, NDArray[Any]], schema: Schema
-) -> dict[str, NDArray[np.int64]]:
-    known = {column.name: column.codes for column in schema.columns}
-    is_list = isinstance(columns, list) and columns
-    if not is_list or not all(isinstance(name, str) and name in known for name in columns):
-        raise ModelFormatError("the stored model does not fit the dictionary")
-    codes = {
-        name: _whole(arrays, f"codes{position}", 0, known[name] - 1)
-        for position, name in enumerate(columns)
-    }
-    if len({len(column) for column in codes.values()}) != 1:
-        raise ModelFormatError("the columns of the stored model differ in length")
-    return codes
+    return labels

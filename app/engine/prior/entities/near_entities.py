@@ -30,7 +30,7 @@ from app.engine.prior.entities.fitting import (
 from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.params import PublicEntityUse, PublicReweightedParams
-from app.engine.prior.entities.rows import changes_keeping_rules, in_order, rows_keeping_rules
+from app.engine.prior.entities.rows import changes_keeping_rules, rows_keeping_rules
 from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss
@@ -85,7 +85,7 @@ class WeightedEntities:
     ) -> WeightedEntities:
         """Raises `PublicDataUnfit` if no row keeps the rules of the dictionary."""
         schema, found = session.schema, columns.measured.answers
-        rows = in_order(rows_keeping_rules(rows, schema), session.unit, seed)
+        rows = rows_keeping_rules(rows, schema).bounded(session.unit, generator(seed))
         units = weighted_units(entities.size.entities, [entities.by_rows], rows, schema)
         base = units[rows.entity]
         answers = [one_way(answer, rows) for answer in found]

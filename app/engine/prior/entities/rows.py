@@ -1,4 +1,4 @@
-"""Public rows as private ones are: bounded, entity after entity, within the dictionary's rules."""
+"""Public rows within the rules of the private dictionary."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.public.rows import PublicDataUnfit, PublicRows
-from app.engine.schema import PrivacyUnit, Schema
-from app.engine.table import generator
-
-
-def in_order(rows: PublicRows, unit: PrivacyUnit, seed: int) -> PublicRows:
-    """At most `max_rows` rows of each entity, drawn uniformly, and entity after entity."""
-    order = np.lexsort((generator(seed).random(rows.rows), rows.entity))
-    entity = rows.entity[order]
-    kept = np.arange(rows.rows) - np.searchsorted(entity, entity) < unit.max_rows
-    codes = {name: column[order][kept] for name, column in rows.codes.items()}
-    return PublicRows(codes, entity[kept], rows.entities)
+from app.engine.schema import Schema
 
 
 def rows_keeping_rules(rows: PublicRows, schema: Schema) -> PublicRows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from app.engine.inference.rounding import apportion
 from app.engine.method import Model
-from app.engine.method.model_file import ModelFormatError, pack, unpack
+from app.engine.method.model_file import ModelFormatError, integers, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.privacy.wire import narrowed
+from app.engine.public.stored import code_arrays, stored_codes, stored_starts
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.class_resampling.entity_classes import Path
 from app.engine.table import Table
@@ -159,8 +160,7 @@ class ClassResamplingModel(Model):
             "paths": [list(path) for path in self.paths],
             "redraw": self.redraw,
         }
-        arrays = {f"codes{i}": narrowed(each) for i, each in enumerate(self.pool.codes.values())}
-        arrays |= {
+        arrays = code_arrays(self.pool.codes) | {
             "sizes": narrowed(self.pool.sizes),
             "classes": narrowed(self.pool.classes),
             "counts": narrowed(self.class_counts),
@@ -210,15 +210,16 @@ def load_model(schema: Schema, unit: PrivacyUnit, data: bytes) -> ClassResamplin
     """A stored model. Raises `ModelFormatError` for one of another dictionary or unit."""
     header, arrays = unpack(data)
     paths = _stored_paths(header.get("paths"))
-    sizes = _stored_whole(arrays, "sizes", 1, unit.max_rows)
-    classes = _stored_whole(arrays, "classes", 0, len(paths) - 1)
+    starts = stored_starts(arrays, unit)
+    classes = integers(arrays, "classes", least=0, most=len(paths) - 1)
     redraw = header.get("redraw")
-    if classes.shape != sizes.shape or not sizes.size:
+    if len(classes) != len(starts) - 1:
         raise ModelFormatError("the stored model has no class for each entity")
     if not isinstance(redraw, int | float) or not 0 <= redraw <= 1:
         raise ModelFormatError("the stored model has no valid `redraw`")
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    codes = _stored_codes(header.get("columns"), arrays, schema, int(starts[-1]))
+    codes = stored_codes(header.get("columns"), arrays, schema)
+    if len(next(iter(codes.values()))) != starts[-1]:
+        raise ModelFormatError("the stored model has rows without an entity")
     counts = stored_counts(arrays, "counts", (len(paths),))
     return ClassResamplingModel(EntityPool(codes, starts, classes), paths, counts, redraw)
 
@@ -228,30 +229,3 @@ def _stored_paths(wire: Any) -> tuple[Path, ...]:
     if not is_list or not all(type(step) is int for path in wire for step in path):
         raise ModelFormatError("the stored model has no tree of classes")
     return tuple(tuple(path) for path in wire)
-
-
-def _stored_whole(
-    arrays: Mapping[str, NDArray[Any]], name: str, least: int, most: int
-) -> NDArray[np.int64]:
-    array = arrays.get(name)
-    if array is None or array.ndim != 1 or array.dtype.kind != "i":
-        raise ModelFormatError(f"the stored model has no valid `{name}`")
-    if array.size and not least <= array.min() <= array.max() <= most:
-        raise ModelFormatError(f"`{name}` of the stored model holds impossible values")
-    return array.astype(np.int64)
-
-
-def _stored_codes(
-    columns: Any, arrays: Mapping[str, NDArray[Any]], schema: Schema, rows: int
-) -> dict[str, NDArray[np.int64]]:
-    known = {column.name: column.codes for column in schema.columns}
-    is_list = isinstance(columns, list)
-    if not is_list or not all(isinstance(name, str) and name in known for name in columns):
-        raise ModelFormatError("the stored model does not fit the dictionary")
-    codes = {
-        name: _stored_whole(arrays, f"codes{position}", 0, known[name] - 1)
-        for position, name in enumerate(columns)
-    }
-    if any(len(column) != rows for column in codes.values()):
-        raise ModelFormatError("the stored model has rows without an entity")
-    return codes

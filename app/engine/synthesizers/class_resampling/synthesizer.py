@@ -31,7 +31,7 @@ from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement
 from app.engine.public.compatibility import fit_problems
-from app.engine.public.rows import PublicRows, public_problems, read_public
+from app.engine.public.rows import PublicRows, entity_starts, public_problems, read_public
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.class_resampling.entity_classes import (
     EntityClasses,
@@ -192,7 +192,7 @@ class ClassResampling(Synthesizer):
         rng = generator(seed)
         chosen = params.chosen(schema)
         rows = read_public(public, schema, _needed(chosen, groupings))
-        pool = _pool(_bounded(rows, unit, rng), classes, schema, chosen)
+        pool = _pool(rows.bounded(unit, rng), classes, schema, chosen)
         progress(0.4, "counting classes")
         loss = PrivacyLoss(session.allowance.kind, session.allowance.amount)
         (answer,) = session.count((Count.of_units(classes.function),), loss)
@@ -257,23 +257,12 @@ def _unit_problems(unit: PrivacyUnit) -> tuple[Problem, ...]:
     )
 
 
-def _bounded(rows: PublicRows, unit: PrivacyUnit, rng: np.random.Generator) -> PublicRows:
-    """At most `max_rows` rows of each entity, drawn uniformly as the private ones are, and
-    entity after entity."""
-    order = np.lexsort((rng.random(rows.rows), rows.entity))
-    entity = rows.entity[order]
-    first = np.searchsorted(entity, np.arange(rows.entities))
-    kept = np.arange(rows.rows) - first[entity] < unit.max_rows
-    codes = {name: column[order][kept] for name, column in rows.codes.items()}
-    return PublicRows(codes, entity[kept], rows.entities)
-
-
 def _pool(
     rows: PublicRows, classes: EntityClasses, schema: Schema, chosen: tuple[str, ...]
 ) -> EntityPool:
     """The chosen columns of rows that lie entity after entity."""
     numbers = evaluate(classes.function, rows.codes, rows.entity, schema)
-    starts = np.concatenate([[0], np.cumsum(rows.rows_per_entity())]).astype(np.int64)
+    starts = entity_starts(rows.rows_per_entity())
     return EntityPool({name: rows.codes[name] for name in chosen}, starts, numbers)
 
 

@@ -25,7 +25,7 @@ from app.engine.prior.entities.fitting import fitted, one_way, unit_weights
 from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel, load_model
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rows import changes_keeping_rules, in_order, rows_keeping_rules
+from app.engine.prior.entities.rows import changes_keeping_rules, rows_keeping_rules
 from app.engine.prior.entities.selection import most_informative
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
@@ -104,8 +104,8 @@ class PublicReweighted(Synthesizer):
         axes, budget = plan.measure(session), plan.left(session)
         schema, budgets = session.schema, StepBudgets.of(budget, params)
         progress(0.05, "reading the public table")
-        rows = rows_keeping_rules(read_public(public, schema, axes.names).for_unit(unit), schema)
-        rows = in_order(rows, unit, seed)
+        rows = read_public(public, schema, axes.names).for_unit(unit)
+        rows = rows_keeping_rules(rows, schema).bounded(unit, generator(seed))
         rng = generator(seed + 1)
         progress(0.2, "counting units")
         units = unit_weights(session.count(size_questions(unit), budgets.size.loss), rows, schema)
