@@ -20,7 +20,6 @@ from pydantic import (
     FailFast,
     Field,
     GetCoreSchemaHandler,
-    PlainSerializer,
     Strict,
     TypeAdapter,
     ValidationError,
@@ -154,8 +153,6 @@ class _Unread:
 
 # A field that is not in the header: its reader is handed the value.
 Elsewhere = Annotated[T, Field(exclude=True), _Unread()]
-# Written with a point, whatever it was given as, so that equal questions have equal bytes.
-Number = Annotated[float, PlainSerializer(float)]
 
 
 class Reader(Generic[F]):
@@ -187,6 +184,7 @@ class Reader(Generic[F]):
     def write(self, value: F, context: Any = None) -> Any:
         """JSON that reads as `value`. Raises what a `Packing` raises."""
         try:
+            # Without warnings: a whole number may be given for a float, and is written as one.
             return self._adapter.dump_python(
                 value, mode="json", by_alias=True, context=context, warnings=False
             )

@@ -23,7 +23,6 @@ from app.engine.privacy.forms import (
     Elsewhere,
     Form,
     Items,
-    Number,
     Shape,
     Whole,
     discriminated_by,
@@ -53,7 +52,7 @@ class Contribution(Form):
 
     rule: Rule = "rows"
     limit: Whole | None = None
-    norm: Number | None = None
+    norm: float | None = None
 
     def __post_init__(self) -> None:
         if (self.rule == "distinct") != (self.limit is not None):
@@ -98,8 +97,8 @@ class Sum(Form):
     """
 
     value: Annotated[str, Field(alias="sum")]
-    low: Number
-    high: Number
+    low: float
+    high: float
     columns: Columns = ()
     groupings: Groupings = field(default_factory=dict)
 
@@ -383,8 +382,8 @@ class Candidate(Form):
 
     count: Count
     reference: Annotated[Reference, in_frame(_ReferenceForm, "reference")]
-    weight: Number = 1.0
-    bias: Number = 0.0
+    weight: float = 1.0
+    bias: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

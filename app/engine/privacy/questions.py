@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from app.engine.privacy.forms import Disallowed, Form, Items, Number, Reader, Whole, in_frame, wired
+from app.engine.privacy.forms import Disallowed, Form, Items, Reader, Whole, in_frame, wired
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Candidate,
@@ -61,7 +61,7 @@ class CountQuestion(Form):
 
     queries: Items[QueryForm]
     loss: Loss
-    shares: Items[Number] | None = None
+    shares: Items[float] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.queries) <= MOST_QUERIES:

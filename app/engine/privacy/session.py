@@ -143,38 +143,17 @@ class RemoteSession(SessionBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, MOST_BYTES_TO_CHILD)
-        self._opening = Opening.from_frame(self._channel.receive())
-        self._schema = self._opening.schema
-        self._remaining = self._opening.allowance
+        opening = Opening.from_frame(self._channel.receive())
+        self.schema = opening.schema
+        self.unit = opening.unit
+        self.allowance = opening.allowance
+        # The allowance less what was charged, all of it public.
+        self.remaining = opening.allowance
+        # The job that the worker handed over (JSON), and the public arrays that came with it.
+        self.task = opening.task
+        self.arrays = opening.arrays
         self._reported: tuple[float, str] | None = None
         self._reports = 0
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        return self._opening.unit
-
-    @property
-    def allowance(self) -> PrivacyLoss:
-        return self._opening.allowance
-
-    @property
-    def remaining(self) -> PrivacyLoss:
-        """The allowance less what was charged, all of it public."""
-        return self._remaining
-
-    @property
-    def task(self) -> Mapping[str, Any]:
-        """The job that the worker handed over (JSON)."""
-        return self._opening.task
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Public arrays that came with the task."""
-        return self._opening.arrays
 
     def progress(self, fraction: float, stage: str) -> None:
         """Reports how far the run is: `fraction` from 0 to 1, `stage` a few plain words.
@@ -208,9 +187,9 @@ class RemoteSession(SessionBase):
             kind = BudgetExhausted if refused.reason == "budget" else QuestionRefused
             raise kind(refused.message)
         answer = decode_answer(question, frame)
-        self._remaining = self._remaining - question.loss
+        self.remaining = self.remaining - question.loss
         if isinstance(answer, FoundValues):
-            self._schema = self._schema.with_values(answer.query.column, answer.texts)
+            self.schema = self.schema.with_values(answer.query.column, answer.texts)
         return answer
 
 
