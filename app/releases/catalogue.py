@@ -24,7 +24,7 @@ from app.engine.catalog import auto, registry
 from app.engine.catalog.auto import AUTO, AutoParams
 from app.engine.catalog.registry import Entry
 from app.engine.method import Preflight, Problem, Synthesizer
-from app.engine.privacy.messages import loss_to_json
+from app.engine.privacy.questions import loss_to_json
 from app.engine.sandbox import answers
 from app.engine.sandbox.protocol import Check, FormRead, ReadForm
 from app.engine.schema import Schema

@@ -45,7 +45,7 @@ def test_histograms_carry_the_stated_noise_and_no_other(
     assert not problems
     rows = {name: np.zeros(30, dtype=np.int64) for name in ("one", "other", "third")}
     session = open_session(rows, schema, UNIT, loss, entities=np.arange(30) // 3)
-    _, _, noisy, _ = session.count(plan.questions(), loss, plan.shares(UNIT))
+    _, _, noisy, _ = session.count(plan.questions(), loss, plan.weights(UNIT))
     noise = noisy.values.ravel().copy()
     noise[0] -= 10
     assert noisy.scale == pytest.approx(scale, rel=1e-6)

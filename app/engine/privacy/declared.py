@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.class_labels import class_labels
+from app.engine.privacy.forms import Form, Whole
 
 FeatureKind = Literal["rows", "rows_per", "std_per", "distinct", "top_share", "share_count", "mean"]
 Floats = NDArray[np.float64]
@@ -30,10 +32,10 @@ _KINDS: tuple[FeatureKind, ...] = get_args(FeatureKind)
 
 
 @dataclass(frozen=True, slots=True)
-class RowNumber:
+class RowNumber(Form):
     """How many rows a unit has: cells 1..`most`, of which the last is "`most` or more"."""
 
-    most: int
+    most: Annotated[Whole, Field(alias="rows")]
 
     def __post_init__(self) -> None:
         if self.most < 1:

@@ -16,6 +16,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
+from app.engine.privacy.forms import Form
+
 EPSILON_UNIT = Decimal("1e-12")
 RHO_UNIT = EPSILON_UNIT
 DELTA_UNIT = Decimal("1e-18")
@@ -143,7 +145,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivacyLoss:
+class PrivacyLoss(Form):
     """The allowance of a session, or the cost of one question to it.
 
     A `pure` loss counts epsilon; a `zcdp` loss counts rho, with `delta` set aside for

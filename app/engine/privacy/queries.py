@@ -10,31 +10,48 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Literal
+from itertools import chain, islice, pairwise
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, Tag
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import EntityFunction, RowNumber
+from app.engine.privacy.forms import (
+    Elsewhere,
+    Form,
+    Items,
+    Shape,
+    Whole,
+    discriminated_by,
+    in_frame,
+    wired,
+)
 
 # The grid, in counts, on which distances are measured and noised: 1 / `sensitivity.GRID`.
 SCORE_STEP = 1 / 1024
 
 Rule = Literal["rows", "distinct", "one", "clipped"]
 Noise = Literal["gaussian", "laplace"]
+# More than a dictionary may have.
+MOST_COLUMNS = 4096
+Columns = Annotated[Items[str], Field(max_length=MOST_COLUMNS)]
+Groupings = Mapping[str, Annotated[Grouping, in_frame(Whole, "grouping")]]
+_L1 = Annotated[float, Field(alias="l1")]
+_L2 = Annotated[float, Field(alias="l2")]
 
 
 @dataclass(frozen=True, slots=True)
-class Contribution:
+class Contribution(Form):
     """How much one privacy unit adds to a histogram (the table of contribution rules).
 
     `limit` is m of `distinct`, `norm` is c of `clipped`; other rules take neither.
     """
 
     rule: Rule = "rows"
-    limit: int | None = None
+    limit: Whole | None = None
     norm: float | None = None
 
     def __post_init__(self) -> None:
@@ -49,7 +66,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Form):
     """One histogram over the cells of `columns`, in C order of the columns given.
 
     No column at all counts the unit's rows (`rows`) or the units (`one`) in a single cell.
@@ -58,10 +75,12 @@ class Count:
     that the function gives its rows.
     """
 
-    columns: tuple[str, ...] = ()
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    _may_lack: ClassVar = {"function": None}
+    _inline: ClassVar = ("contribution", ("rule", "limit", "norm"))
+    columns: Columns = ()
+    groupings: Groupings = field(default_factory=dict)
     contribution: Contribution = Contribution()
-    function: EntityFunction | None = None
+    function: Annotated[EntityFunction | None, in_frame(dict[str, Any], "function")] = None
 
     @classmethod
     def of_units(cls, function: EntityFunction) -> Count:
@@ -70,18 +89,18 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Form):
     """For each cell of `columns` the sum of a numeric column over the unit's rows (`rows`).
 
     Values are clipped to the public bounds `low` and `high` and taken on the column's grid,
     whose distance is `Measurement.step`. Rows where it is null add nothing.
     """
 
-    value: str
+    value: Annotated[str, Field(alias="sum")]
     low: float
     high: float
-    columns: tuple[str, ...] = ()
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    columns: Columns = ()
+    groupings: Groupings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -117,8 +136,26 @@ class Parts:
         return max(map(len, self.of_cell), default=0)
 
 
+class _PartsForm(Shape):
+    """`numbers` of all cells in a row, of which each cell has as many as `sizes` says."""
+
+    names: Items[str]
+    sizes: Items[Whole]
+    numbers: Items[Whole]
+
+
+def _parts_of(form: _PartsForm) -> Parts:
+    rest = iter(form["numbers"])
+    return Parts(form["names"], tuple(tuple(islice(rest, max(n, 0))) for n in form["sizes"]))
+
+
+def _parts_form(parts: Parts) -> _PartsForm:
+    numbers = tuple(chain.from_iterable(parts.of_cell))
+    return {"names": parts.names, "sizes": tuple(map(len, parts.of_cell)), "numbers": numbers}
+
+
 @dataclass(frozen=True, eq=False)
-class Tuples:
+class Tuples(Form):
     """A public list of combinations of cells, all of the same length.
 
     Item `offsets[i] + cell` says that `columns[i]` is in that cell, where `offsets` are the
@@ -128,10 +165,12 @@ class Tuples:
     row has the items of all parts of its cell.
     """
 
-    columns: tuple[str, ...]
-    groupings: Mapping[str, Grouping]
-    items: NDArray[np.int32]
-    parts: Mapping[str, Parts] = field(default_factory=dict)
+    columns: Columns
+    groupings: Groupings
+    items: Annotated[NDArray[np.int32], in_frame(Whole, "items")]
+    parts: Mapping[str, Annotated[Parts, wired(_PartsForm, _parts_of, _parts_form)]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -166,12 +205,12 @@ class Tuples:
 
 
 @dataclass(frozen=True, slots=True)
-class TupleCount:
+class TupleCount(Form):
     """How many units hold each tuple, each counting at most `limit` of those that it holds,
     drawn uniformly without replacement."""
 
     tuples: Tuples
-    limit: int
+    limit: Whole
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -191,10 +230,16 @@ class TupleCount:
 
 
 Query = Count | Sum | TupleCount
+QueryForm = Annotated[
+    Annotated[Sum, Tag("sum")]
+    | Annotated[TupleCount, Tag("tuples")]
+    | Annotated[Count, Tag("rule")],
+    discriminated_by("sum", "tuples", "rule"),
+]
 
 
 @dataclass(frozen=True, slots=True)
-class TupleNumber:
+class TupleNumber(Form):
     """How many of the listed tuples a unit holds: one number for each unit."""
 
     tuples: Tuples
@@ -224,13 +269,35 @@ class Quantile:
             raise ValueError("the grid of a quantile is finite and rises strictly")
 
 
+@final
+class _RegularForm(Shape):
+    regular: str
+
+
+@final
+class _ColumnForm(Shape):
+    column: str
+
+
+class QuantileForm(Shape):
+    q: float
+    grid: Whole
+    of: Annotated[
+        Annotated[RowNumber, Tag("rows")]
+        | Annotated[TupleNumber, Tag("tuples")]
+        | Annotated[_RegularForm, Tag("regular")]
+        | Annotated[_ColumnForm, Tag("column")],
+        discriminated_by("rows", "tuples", "regular", "column"),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Form):
     """The combinations of cells that many units have, of which each enters at most `limit`."""
 
-    columns: tuple[str, ...]
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    limit: int = 1
+    columns: Columns
+    groupings: Groupings = field(default_factory=dict)
+    limit: Whole = 1
 
     def __post_init__(self) -> None:
         if not self.columns or self.limit < 1:
@@ -242,11 +309,11 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(Form):
     """The values of a column that many units have, of which each enters at most `limit`."""
 
     column: str
-    limit: int = 1
+    limit: Whole = 1
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -283,8 +350,28 @@ class GridReference:
             raise ValueError("a place of a reference lies outside it")
 
 
+Reference = tuple[NDArray[np.float64], ...] | GridReference
+
+
+@final
+class GridForm(Shape):
+    cells: Whole
+    apart: Whole
+
+
+@final
+class FactorsForm(Shape):
+    factors: Annotated[Items[Whole], Field(max_length=MOST_COLUMNS)]
+
+
+_ReferenceForm = Annotated[
+    Annotated[GridForm, Tag("cells")] | Annotated[FactorsForm, Tag("factors")],
+    discriminated_by("cells", "factors"),
+]
+
+
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Form):
     """How far a count is from a public reference, to be scored or selected.
 
     The distance is `L1(count, reference)`, in counts, after rounding the reference to 1/1024 of
@@ -294,13 +381,13 @@ class Candidate:
     """
 
     count: Count
-    reference: tuple[NDArray[np.float64], ...] | GridReference
+    reference: Annotated[Reference, in_frame(_ReferenceForm, "reference")]
     weight: float = 1.0
     bias: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Form):
     """A noisy histogram, the published product of a question.
 
     values: int64, shape `shape` (cells per column, cells of the function, or tuples; `()` for
@@ -310,13 +397,14 @@ class Measurement:
     units, between datasets that differ by one unit added or removed.
     """
 
-    count: Query
-    values: NDArray[np.int64]
+    _may_lack: ClassVar = {"step": 1.0}
+    count: Elsewhere[Query]
+    values: Elsewhere[NDArray[np.int64]]
     noise: Noise
     scale: float
     standard_error: float
-    l1_sensitivity: float
-    l2_sensitivity: float
+    l1_sensitivity: _L1
+    l2_sensitivity: _L2
     step: float = 1.0
 
     @property
@@ -333,41 +421,41 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Form):
     """Keys whose noisy count reached `threshold`, in rising order, with their noisy counts.
 
     keys: int64, shape (n, columns), a cell of each column. values: int64, shape (n,).
     """
 
-    query: Keys
-    keys: NDArray[np.int64]
-    values: NDArray[np.int64]
+    query: Elsewhere[Keys]
+    keys: Elsewhere[NDArray[np.int64]]
+    values: Elsewhere[NDArray[np.int64]]
     scale: float
     standard_error: float
-    threshold: int
-    l1_sensitivity: float
-    l2_sensitivity: float
+    threshold: Whole
+    l1_sensitivity: _L1
+    l2_sensitivity: _L2
 
 
 @dataclass(frozen=True, slots=True)
-class FoundValues:
+class FoundValues(Form):
     """Values whose noisy count reached `threshold`, sorted, with their noisy counts.
 
     values: int64, shape (texts,).
     """
 
-    query: Values
-    texts: tuple[str, ...]
-    values: NDArray[np.int64]
+    query: Elsewhere[Values]
+    texts: Elsewhere[tuple[str, ...]]
+    values: Elsewhere[NDArray[np.int64]]
     scale: float
     standard_error: float
-    threshold: int
-    l1_sensitivity: float
-    l2_sensitivity: float
+    threshold: Whole
+    l1_sensitivity: _L1
+    l2_sensitivity: _L2
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class Scored(Form):
     """Noisy distances of candidates from their public references: one joint measurement.
 
     Arrays have shape (candidates,) and are in counts. values: float64, whole steps of
@@ -378,15 +466,15 @@ class Scored:
     weights, between datasets that differ by one unit added or removed.
     """
 
-    counts: tuple[Count, ...]
-    weights: NDArray[np.float64]
-    reference_totals: NDArray[np.float64]
-    values: NDArray[np.float64]
+    counts: Elsewhere[tuple[Count, ...]]
+    weights: Elsewhere[NDArray[np.float64]]
+    reference_totals: Elsewhere[NDArray[np.float64]]
+    values: Elsewhere[NDArray[np.float64]]
     noise: Noise
-    scale: NDArray[np.float64]
-    standard_error: NDArray[np.float64]
-    l1_sensitivity: float
-    l2_sensitivity: float
+    scale: Elsewhere[NDArray[np.float64]]
+    standard_error: Elsewhere[NDArray[np.float64]]
+    l1_sensitivity: _L1
+    l2_sensitivity: _L2
 
 
 class SessionError(Exception):

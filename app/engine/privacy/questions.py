@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from app.engine.privacy.forms import Disallowed, Form, Items, Reader, Whole, in_frame, wired
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Candidate,
@@ -18,11 +19,13 @@ from app.engine.privacy.queries import (
     Keys,
     Measurement,
     Quantile,
-    Query,
+    QuantileForm,
+    QueryForm,
     QuestionRefused,
     Scored,
     Values,
 )
+from app.engine.privacy.wire import FrameError
 from app.engine.table import Table
 
 MOST_QUERIES = 2**16
@@ -31,15 +34,34 @@ MOST_QUERIES = 2**16
 MOST_PEELED = 2**20
 MOST_GRID = 2**20
 Mechanism = Literal["gumbel", "permute-and-flip"]
+_LOSS = Reader[PrivacyLoss](PrivacyLoss)
+
+
+def loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
+    """A loss in its integer units, as JSON."""
+    wire: dict[str, Any] = _LOSS.write(loss)
+    return wire
+
+
+def loss_from_json(value: Any) -> PrivacyLoss:
+    """Raises `FrameError` for anything but a loss."""
+    try:
+        return _LOSS(value)
+    except Disallowed:
+        raise FrameError("this is no privacy loss") from None
+
+
+# A loss that is none ends the session, where other values that may not be refuse the question.
+Loss = Annotated[PrivacyLoss, wired(dict[str, Any], loss_from_json, loss_to_json)]
 
 
 @dataclass(frozen=True, slots=True)
-class CountQuestion:
+class CountQuestion(Form):
     """Noisy histograms and sums; `loss` is divided among them by `shares`, equally if None."""
 
-    queries: tuple[Query, ...]
-    loss: PrivacyLoss
-    shares: tuple[float, ...] | None = None
+    queries: Items[QueryForm]
+    loss: Loss
+    shares: Items[float] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.queries) <= MOST_QUERIES:
@@ -58,12 +80,12 @@ class CountQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectQuestion:
+class SelectQuestion(Form):
     """A private selection of `winners` candidates; `loss` pays for all of them."""
 
-    candidates: tuple[Candidate, ...]
-    loss: PrivacyLoss
-    winners: int = 1
+    candidates: Items[Candidate]
+    loss: Loss
+    winners: Whole = 1
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.candidates) <= MOST_QUERIES:
@@ -89,11 +111,11 @@ class SelectQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreQuestion:
+class ScoreQuestion(Form):
     """Noisy distances of the candidates, all of them; `loss` pays for the whole vector."""
 
-    candidates: tuple[Candidate, ...]
-    loss: PrivacyLoss
+    candidates: Items[Candidate]
+    loss: Loss
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.candidates) <= MOST_QUERIES:
@@ -105,11 +127,11 @@ class ScoreQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileQuestion:
+class QuantileQuestion(Form):
     """One noisy quantile."""
 
-    query: Quantile
-    loss: PrivacyLoss
+    query: Annotated[Quantile, in_frame(QuantileForm, "quantile")]
+    loss: Loss
 
     def __post_init__(self) -> None:
         if len(self.query.grid) > MOST_GRID:
@@ -117,11 +139,11 @@ class QuantileQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoverQuestion:
+class DiscoverQuestion(Form):
     """Discovery of keys; `loss` has the rho of their counts and a delta for the threshold."""
 
     query: Keys
-    loss: PrivacyLoss
+    loss: Loss
 
     def __post_init__(self) -> None:
         if self.loss.kind != "zcdp" or not 0 < self.loss.delta < 10**18:
@@ -129,11 +151,12 @@ class DiscoverQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesQuestion:
+class ValuesQuestion(Form):
     """The values of a column; `loss` has the rho of their counts and a delta for the threshold."""
 
+    _inline: ClassVar = ("query", ("column", "limit"))
     query: Values
-    loss: PrivacyLoss
+    loss: Loss
 
     def __post_init__(self) -> None:
         if self.loss.kind != "zcdp" or not 0 < self.loss.delta < 10**18:
@@ -141,10 +164,10 @@ class ValuesQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class TrustedQuestion:
+class TrustedQuestion(Form):
     """The bounded table itself, for a synthesizer that the admin has declared."""
 
-    loss: PrivacyLoss
+    loss: Loss
 
 
 Question = (
@@ -159,25 +182,25 @@ Question = (
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Form):
     """Indices of the winners, best first; scale and sensitivity in counts of the heaviest
     candidate. `gumbel` is the exponential mechanism, `permute-and-flip` its pure form."""
 
-    winners: tuple[int, ...]
+    winners: Items[Whole]
     mechanism: Mechanism
     scale: float
     sensitivity: float
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Form):
     """The measurements of a count, in the order of its queries."""
 
-    measurements: tuple[Measurement, ...]
+    measurements: Items[Measurement]
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiled:
+class Quantiled(Form):
     """The point of the grid that was drawn; scale and sensitivity in numbers below it."""
 
     value: float

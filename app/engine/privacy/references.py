@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.privacy.queries import GridReference, QuestionRefused
+from app.engine.privacy.queries import GridReference, QuestionRefused, Reference
 from app.engine.privacy.sensitivity import GRID
 
 # The most counts that a reference may sum to, signs left out: 2^50 steps, so that the distance
@@ -26,7 +26,6 @@ _CELLS_AT_ONCE = 2**16
 _BYTES_APART = 8
 _KINDS = (np.int8, np.int16, np.int32)
 
-Reference = tuple[NDArray[np.float64], ...] | GridReference
 Block = tuple[slice, NDArray[np.int64]]
 
 

@@ -22,27 +22,26 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, NotRequired, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.privacy.forms import Form, Reader
+from app.engine.privacy.forms import Elsewhere, Form, Tagged
 from app.engine.privacy.journal import Journal, JournalEntry, kept_question
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import (
-    LossForm,
+    SchemaField,
+    UnitField,
     decode_answer,
     decode_question,
     encode_answer,
-    loss_from_json,
-    loss_to_json,
     pack_question,
     question_digest,
 )
 from app.engine.privacy.queries import BudgetExhausted, FoundValues, QuestionRefused
-from app.engine.privacy.questions import Answer, Question, TrustedQuestion, ValuesQuestion
+from app.engine.privacy.questions import Answer, Loss, Question, TrustedQuestion, ValuesQuestion
 from app.engine.privacy.session_base import SessionBase
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
@@ -65,43 +64,51 @@ _LONGEST_DETAIL = 4096
 _STAGE = "A-Za-z0-9 ,.:()/_-"
 
 
-class OpenMessage(Form):
-    type: Literal["open"]
-    # Read by their own parsers, which name what is wrong.
-    schema: dict[str, Any]
-    unit: dict[str, Any]
-    allowance: LossForm
-    task: dict[str, Any]
+@dataclass(frozen=True, slots=True)
+class Opening(Form):
+    """What a session starts with: public facts, and the job's own `task` and arrays."""
+
+    schema: SchemaField
+    unit: UnitField
+    allowance: Loss
+    task: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Elsewhere[tuple[NDArray[Any], ...]] = ()
+
+    def to_frame(self) -> Frame:
+        return Frame(_OPEN.write(self), self.arrays)
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> Opening:
+        return _OPEN.read(frame.header, arrays=frame.arrays)
 
 
-class RefusedMessage(Form):
-    type: Literal["refused"]
+@dataclass(frozen=True, slots=True)
+class _Refused(Form):
     reason: Literal["budget", "question"]
     message: str
 
 
-class ProgressMessage(Form):
-    type: Literal["progress"]
+@dataclass(frozen=True, slots=True)
+class _Progress(Form):
     fraction: Annotated[float, Field(ge=0, le=1)]
     stage: Annotated[str, Field(max_length=LONGEST_STAGE, pattern=f"^[{_STAGE}]*$")]
 
 
-class ResultMessage(Form):
-    type: Literal["result"]
-    statement: NotRequired[Any]
+@dataclass(frozen=True, slots=True)
+class _Result(Form):
+    _may_lack: ClassVar = {"statement": None}
+    statement: Any = None
 
 
-class FailureMessage(Form):
-    type: Literal["failure"]
+@dataclass(frozen=True, slots=True)
+class _Failure(Form):
     detail: str
 
 
+_OPEN = Tagged[Opening]({"open": Opening})
+_REFUSED = Tagged[_Refused]({"refused": _Refused})
 # What a child may send besides questions, which `decode_question` reads.
-_REPORT = Reader[ProgressMessage | ResultMessage | FailureMessage](
-    Annotated[ProgressMessage | ResultMessage | FailureMessage, Field(discriminator="type")]
-)
-_OPEN = Reader[OpenMessage](OpenMessage)
-_REFUSED = Reader[RefusedMessage](RefusedMessage)
+_REPORT = Tagged[Any]({"progress": _Progress, "result": _Result, "failure": _Failure})
 
 
 class SessionEnded(Exception):
@@ -127,38 +134,6 @@ class ChildFailed(SessionEnded):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a session starts with: public facts, and the job's own `task` and arrays."""
-
-    schema: Schema
-    unit: PrivacyUnit
-    allowance: PrivacyLoss
-    task: Mapping[str, Any] = field(default_factory=dict)
-    arrays: tuple[NDArray[Any], ...] = ()
-
-    def to_frame(self) -> Frame:
-        message: OpenMessage = {
-            "type": "open",
-            "schema": self.schema.to_wire(),
-            "unit": self.unit.to_wire(),
-            "allowance": loss_to_json(self.allowance),
-            "task": dict(self.task),
-        }
-        return Frame(dict(message), self.arrays)
-
-    @classmethod
-    def from_frame(cls, frame: Frame) -> Opening:
-        message = _OPEN(frame.header)
-        return cls(
-            Schema.parse(message["schema"]),
-            PrivacyUnit.parse(message["unit"]),
-            loss_from_json(message["allowance"]),
-            message["task"],
-            frame.arrays,
-        )
-
-
 class RemoteSession(SessionBase):
     """A synthesizer's end: the `Session` protocol over a connected socket.
 
@@ -168,38 +143,17 @@ class RemoteSession(SessionBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, MOST_BYTES_TO_CHILD)
-        self._opening = Opening.from_frame(self._channel.receive())
-        self._schema = self._opening.schema
-        self._remaining = self._opening.allowance
+        opening = Opening.from_frame(self._channel.receive())
+        self.schema = opening.schema
+        self.unit = opening.unit
+        self.allowance = opening.allowance
+        # The allowance less what was charged, all of it public.
+        self.remaining = opening.allowance
+        # The job that the worker handed over (JSON), and the public arrays that came with it.
+        self.task = opening.task
+        self.arrays = opening.arrays
         self._reported: tuple[float, str] | None = None
         self._reports = 0
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        return self._opening.unit
-
-    @property
-    def allowance(self) -> PrivacyLoss:
-        return self._opening.allowance
-
-    @property
-    def remaining(self) -> PrivacyLoss:
-        """The allowance less what was charged, all of it public."""
-        return self._remaining
-
-    @property
-    def task(self) -> Mapping[str, Any]:
-        """The job that the worker handed over (JSON)."""
-        return self._opening.task
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Public arrays that came with the task."""
-        return self._opening.arrays
 
     def progress(self, fraction: float, stage: str) -> None:
         """Reports how far the run is: `fraction` from 0 to 1, `stage` a few plain words.
@@ -210,21 +164,16 @@ class RemoteSession(SessionBase):
         if report != self._reported and self._reports < MOST_PROGRESS:
             self._reported = report
             self._reports += 1
-            message: ProgressMessage = {
-                "type": "progress",
-                "fraction": report[0],
-                "stage": report[1],
-            }
-            self._channel.send(Frame(dict(message)))
+            self._channel.send(Frame(_REPORT.write(_Progress(*report))))
 
     def finish(self, model: bytes, statement: Mapping[str, Any] | None = None) -> None:
         """Hands in the fitted model, which ends the session; `statement` is JSON about it."""
-        header = {"type": "result"} | ({} if statement is None else {"statement": statement})
+        header = _REPORT.write(_Result(statement))
         self._channel.send(Frame(header, (np.frombuffer(model, dtype=np.uint8),)))
 
     def fail(self, detail: str) -> None:
         """Gives up. `detail` is shown to the custodian alone."""
-        self._channel.send(Frame({"type": "failure", "detail": detail[:_LONGEST_DETAIL]}))
+        self._channel.send(Frame(_REPORT.write(_Failure(detail[:_LONGEST_DETAIL]))))
 
     def _answer_to(self, question: Question) -> Answer:
         packed = pack_question(question)
@@ -234,17 +183,14 @@ class RemoteSession(SessionBase):
         self._channel.send_packed(packed)
         frame = self._channel.receive()
         if frame.header.get("type") == "refused":
-            raise _refusal(_REFUSED(frame.header))
+            refused = _REFUSED.read(frame.header)
+            kind = BudgetExhausted if refused.reason == "budget" else QuestionRefused
+            raise kind(refused.message)
         answer = decode_answer(question, frame)
-        self._remaining = self._remaining - question.loss
+        self.remaining = self.remaining - question.loss
         if isinstance(answer, FoundValues):
-            self._schema = self._schema.with_values(answer.query.column, answer.texts)
+            self.schema = self.schema.with_values(answer.query.column, answer.texts)
         return answer
-
-
-def _refusal(refused: RefusedMessage) -> BudgetExhausted | QuestionRefused:
-    kind = BudgetExhausted if refused["reason"] == "budget" else QuestionRefused
-    return kind(refused["message"])
 
 
 def _plain_stage(stage: str) -> str:
@@ -329,12 +275,12 @@ class SessionServer(Generic[A]):
             if frame.header.get("type") not in ("progress", "result", "failure"):
                 self._channel.send_packed(self._reply(frame))
                 continue
-            report = _REPORT(frame.header)
-            if report["type"] == "result":
-                self.statement = report.get("statement")
+            report = _REPORT.read(frame.header)
+            if isinstance(report, _Result):
+                self.statement = report.statement
                 return _model(frame)
-            if report["type"] == "failure":
-                raise ChildFailed("the synthesizer gave up", report["detail"][:_LONGEST_DETAIL])
+            if isinstance(report, _Failure):
+                raise ChildFailed("the synthesizer gave up", report.detail[:_LONGEST_DETAIL])
             self._report(report, frame.arrays)
 
     def _reply(self, frame: Frame) -> bytes:
@@ -377,13 +323,13 @@ class SessionServer(Generic[A]):
             self._kernel.adopt(found)
         return entry.answer
 
-    def _report(self, progress: ProgressMessage, arrays: tuple[NDArray[Any], ...]) -> None:
+    def _report(self, progress: _Progress, arrays: tuple[NDArray[Any], ...]) -> None:
         self._reports += 1
         if self._reports > MOST_PROGRESS:
             raise ProtocolBroken("the synthesizer reported progress too often")
         if arrays:
             raise FrameError("progress comes without arrays")
-        self._on_progress(progress["fraction"], progress["stage"])
+        self._on_progress(progress.fraction, progress.stage)
 
 
 def _ended(error: FrameError) -> SessionEnded:
@@ -399,5 +345,4 @@ def _model(frame: Frame) -> bytes:
 
 
 def _refused(reason: Literal["budget", "question"], refusal: Exception) -> bytes:
-    message: RefusedMessage = {"type": "refused", "reason": reason, "message": str(refusal)}
-    return pack(Frame(dict(message)))
+    return pack(Frame(_REFUSED.write(_Refused(reason, str(refusal)))))

@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 MOST_BYTES_FROM_CHILD = 64 * 2**20
 MOST_BYTES_TO_CHILD = 2**32
 MOST_HEADER_BYTES = 8 * 2**20
+# Keys of one object in a header: twice what a dictionary has columns. A reader makes a report of
+# each unknown key, and of a million of them would take seconds and half a gigabyte.
+MOST_KEYS = 4096
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"HTF1"
 # No objects, which would be unpickled, and no structures or text.
@@ -144,6 +147,7 @@ def _frame(header: bytes, body: memoryview) -> Frame:
     try:
         parsed = json.loads(
             header.decode(),
+            object_hook=_of_few_keys,
             parse_constant=_no_constant,
             parse_int=_small_integer,
             parse_float=_finite_number,
@@ -204,6 +208,12 @@ def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
     if little.dtype.str not in _TYPES:
         raise TypeError(f"arrays of {array.dtype} do not travel on the pipe")
     return little
+
+
+def _of_few_keys(parsed: dict[str, Any]) -> dict[str, Any]:
+    if len(parsed) > MOST_KEYS:
+        raise ValueError("an object of too many keys")
+    return parsed
 
 
 def _no_constant(text: str) -> float:

@@ -35,6 +35,8 @@ from app.engine.sandbox.protocol import (
     Described,
     FitTask,
     FormRead,
+    PublicChecked,
+    Read,
     ReadForm,
     Sample,
 )
@@ -132,11 +134,10 @@ def _form_read(request: ReadForm) -> FormRead:
 
 def _public_checked(channel: Channel, check: Check) -> Frame:
     if check.public is None:
-        return protocol.public_checked_frame(())
+        return PublicChecked(()).to_frame()
     public = _HostsChunks(channel, check.public.schema)
-    return protocol.public_checked_frame(
-        answers.public_problems(registry.load(check.name), check, public)
-    )
+    problems = answers.public_problems(registry.load(check.name), check, public)
+    return PublicChecked(problems).to_frame()
 
 
 class _HostsChunks:
@@ -147,7 +148,7 @@ class _HostsChunks:
         self.schema = schema
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-        self._channel.send(protocol.read_frame(columns))
+        self._channel.send(Read(tuple(columns)).to_frame())
         while (chunk := protocol.chunk_of(self._channel.receive())) is not None:
             yield chunk
             self._channel.send(protocol.NEXT)

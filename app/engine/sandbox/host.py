@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 from app.engine.method import CountsTable, Preflight, Problem, PublicChunks
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, Channel, Frame, FrameError
 from app.engine.sandbox import protocol
-from app.engine.sandbox.protocol import Check, Describe, Described, FormRead, ReadForm, Sample
+from app.engine.sandbox.protocol import (
+    Check,
+    Describe,
+    Described,
+    Failed,
+    FormRead,
+    Next,
+    PublicChecked,
+    Read,
+    ReadForm,
+    Sample,
+)
 from app.engine.schema import PrivacyUnit
 from app.engine.table import Table
 
@@ -57,10 +68,12 @@ def check_public(
     reading: Iterator[Mapping[str, NDArray[Any]]] = iter(())
     while True:
         reply = protocol.reply_of(_received(channel))
-        if reply["type"] == "read":
+        if isinstance(reply, PublicChecked):
+            return reply.problems
+        if isinstance(reply, Read):
             reading = iter(public.chunks(protocol.read_columns(reply, public.schema)))
-        elif reply["type"] != "next":
-            return protocol.public_checked(reply)
+        elif not isinstance(reply, Next):
+            raise FrameError("this is no answer to `check_public`")
         channel.send(protocol.chunk_frame(next(reading, None)))
 
 
@@ -124,6 +137,6 @@ def _answered(connection: socket.socket, request: Frame) -> Frame:
 def _received(channel: Channel) -> Frame:
     frame = channel.receive()
     reply = protocol.reply_of(frame)
-    if reply["type"] == "failed":
-        raise ChildGaveUp(reply["detail"])
+    if isinstance(reply, Failed):
+        raise ChildGaveUp(reply.detail)
     return frame

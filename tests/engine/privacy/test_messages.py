@@ -43,6 +43,7 @@ from app.engine.privacy.questions import (
 from app.engine.privacy.references import checked_reference, on_grid
 from app.engine.privacy.wire import (
     MOST_HEADER_BYTES,
+    MOST_KEYS,
     Frame,
     FrameError,
     is_too_large,
@@ -272,6 +273,18 @@ def test_a_header_has_a_limit_of_its_own() -> None:
         unpack(long)
 
 
+def test_an_object_has_a_limit_of_keys() -> None:
+    """A reader makes a report of each unknown key: of a million, 5 s and 450 MB."""
+    many = {f"k{number}": 0 for number in range(MOST_KEYS + 1)}
+    few = dict(list(many.items())[:MOST_KEYS])
+    unknown = unpack(pack(Frame({**encode_question(COUNTS).header, "groupings": [few]})))
+    with pytest.raises(FrameError):
+        decode_question(unknown)
+    for header in (many, {"type": "count", "queries": [{"groupings": many}]}):
+        with pytest.raises(FrameError, match="the header is not JSON"):
+            unpack(pack(Frame(header)))
+
+
 def test_a_number_out_of_range_is_no_frame() -> None:
     packed = pack(Frame({"fraction": 1e300}))
     assert unpack(packed).header == {"fraction": 1e300}
@@ -359,7 +372,8 @@ def test_a_header_changed_anywhere_is_a_question_or_refused(
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_frame_with_changed_bytes_is_a_frame_or_an_error(data: st.DataObject) -> None:
-    question: Question = data.draw(st.sampled_from([SELECTION, SCORES]))
+    asked: list[Question] = [SELECTION, SCORES]
+    question = data.draw(st.sampled_from(asked))
     packed = bytearray(pack_question(question))
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))

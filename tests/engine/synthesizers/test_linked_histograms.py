@@ -108,7 +108,7 @@ def test_all_questions_carry_the_noise_of_one_joint_release(samples: int, norm: 
         session = session_on(trips(), codes(40), loss, CAB, np.arange(40) % 10)
         plan, _, problems = make_plan(trips(), form, UnitBudget(CAB, loss))
         assert not problems
-        answers = session.count(plan.questions(), loss, plan.shares(CAB))
+        answers = session.count(plan.questions(), loss, plan.weights(CAB))
         expected = norm / 1.0 if loss is LAPLACE else math.sqrt(norm) / math.sqrt(2.0)
         assert [answer.scale for answer in answers] == pytest.approx([expected] * 5, rel=1e-6)
         assert sum(answer.l1_sensitivity for answer in answers) == norm
@@ -208,7 +208,7 @@ def test_cells_come_from_the_dictionary_so_that_empty_ones_are_noisy_too() -> No
     form = params(groups=[{"columns": ["firm", "seconds"]}])
     session = session_on(trips(), rows, GAUSSIAN, CAB, np.arange(100) % 20)
     plan, _, _ = make_plan(trips(), form, UnitBudget(CAB, GAUSSIAN))
-    *_, noisy = session.count(plan.questions(), GAUSSIAN, plan.shares(CAB))
+    *_, noisy = session.count(plan.questions(), GAUSSIAN, plan.weights(CAB))
     assert noisy.shape == (3, 100)
     # 200 cells of firms that no row has: each is 0 with probability under 0.2.
     assert (noisy.values[1:] != 0).sum() > 100
@@ -255,7 +255,7 @@ def test_each_entity_counts_in_distinct_cells_at_most_n_drawn_without_replacemen
     session = session_on(trips(), rows, EXACT, CAB, np.arange(800) // 8)
     form = params(groups=[{"columns": ["seconds"]}], samples=5)
     plan, _, _ = make_plan(trips(), form, UnitBudget(CAB, EXACT))
-    *_, counted = session.count(plan.questions(), EXACT, plan.shares(CAB))
+    *_, counted = session.count(plan.questions(), EXACT, plan.weights(CAB))
     # Each of 100 entities has 8 distinct cells, so with replacement some of 5 would repeat.
     assert counted.values.sum() == 500
     assert counted.values.max() <= 100

@@ -1,4 +1,4 @@
-"""What a linked column is expected to be: means by the cells of other columns."""
+"""Expected values of a linked column: its means by the cells of other columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from app.engine.public.contributions import DistinctCells
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
 from app.engine.synthesizers.linked_histograms.plan import Group, Link
+from app.engine.synthesizers.linked_histograms.tuning import TUNING
 
 Floats = NDArray[np.float64]
-
-_POOLED_COUNTS = 3.0
 
 
 def cells_of(axes: Axes, codes: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -40,16 +39,17 @@ def public_means(link: Link, public: PublicRows, schema: Schema) -> Floats:
     return means(sums.reshape(link.given.shape), counts.reshape(link.given.shape), 0.0)
 
 
-def bought_means(sums: Measurement, counts: Measurement) -> Floats:
+def noisy_means(sums: Measurement, counts: Measurement) -> Floats:
     """Means from noisy clipped sums and noisy counts, shape (cells,).
 
-    Counts within two standard errors of 0 say nothing; each mean is drawn towards that of
-    its coordinates as by so many rows as the counts' standard error.
+    Cells whose counts may be noise alone are left out. Each mean is drawn towards that of its
+    coordinates, by as many rows as the counts' standard error.
     """
     noisy = counts.values.astype(np.float64)
     total = sums.values.astype(np.float64) * sums.step
-    told = noisy > 2 * counts.standard_error
-    return means(np.where(told, total, 0.0), np.where(told, noisy, 0.0), counts.standard_error)
+    is_known = noisy > TUNING.noise_errors * counts.standard_error
+    sums_known, counts_known = np.where(is_known, total, 0.0), np.where(is_known, noisy, 0.0)
+    return means(sums_known, counts_known, counts.standard_error)
 
 
 def means(sums: Floats, counts: Floats, weight: float) -> Floats:
@@ -73,21 +73,18 @@ def _ratio(sums: Floats, counts: Floats, fallback: Floats) -> Floats:
 
 
 def rows_behind(group: Group, public: PublicRows, counts: Floats) -> Floats:
-    """Public rows in each cell for one that counts, shape (cells,): what counting an entity
-    once a cell hides. Each is pooled with the ratio of all cells, as by three counts more.
+    """Public rows in each cell by public entities that count there, shape (cells,).
 
-    counts: `public_counts` of the group.
+    counts: `public_counts` of the group. Each ratio is pooled with that of all cells.
     """
     rows = np.bincount(cells_of(group.axes, public.codes), minlength=group.axes.cells)
     overall = rows.sum() / counts.sum()
-    behind: Floats = (rows + _POOLED_COUNTS * overall) / (counts + _POOLED_COUNTS)
+    behind: Floats = (rows + TUNING.pooled_counts * overall) / (counts + TUNING.pooled_counts)
     return behind
 
 
 def public_counts(group: Group, public: PublicRows, samples: int) -> Floats:
-    """How many public entities count in each cell, were they asked what the private ones are.
-
-    An entity counts in at most `samples` cells. Shape (cells,).
-    """
+    """How many public entities count in each cell, by the rule of the private ones: each in at
+    most `samples` cells. Shape (cells,)."""
     cells, size = cells_of(group.axes, public.codes), group.axes.cells
     return DistinctCells.of(public, cells, size, samples).counts(size)

@@ -87,12 +87,12 @@ class LinkedHistogramsModel(Model):
     ) -> Codes:
         """The columns of the link's group, in the order of the expected values of the rows."""
         values = _ranks(self.schema.column(link.value), codes[link.value], rng)
-        wanted = expected[cells_of(link.given, codes)]
-        order, wanted_order = _sorted(values, rng), _sorted(wanted, rng)
+        means = expected[cells_of(link.given, codes)]
+        order, mean_order = _sorted(values, rng), _sorted(means, rng)
         paired: Codes = {}
         for name in self.plan.groups[link.group].axes.names:
             column = np.empty_like(codes[name])
-            column[wanted_order] = codes[name][order]
+            column[mean_order] = codes[name][order]
             paired[name] = column
         return paired
 
@@ -151,7 +151,7 @@ def _finite(arrays: dict[str, NDArray[np.float64]], name: str, size: int) -> NDA
 
 
 def _adding_up_to(lengths: Ints, rows: int, most: int, rng: np.random.Generator) -> Ints:
-    """Lengths changed at random, as evenly as can be, to add up; each stays 1 to `most`."""
+    """Lengths of 1 to `most` that add up to `rows`, changed at random as little as can be."""
     changed = lengths.copy()
     while missing := rows - int(changed.sum()):
         step = 1 if missing > 0 else -1
@@ -161,7 +161,7 @@ def _adding_up_to(lengths: Ints, rows: int, most: int, rng: np.random.Generator)
 
 
 def _ranks(column: Column, codes: Ints, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Numbers to sort by; a null takes the place of a random row's number."""
+    """Numbers to sort by; a null gets the number of a random row."""
     places, null = column.places(codes)
     values = places.astype(np.float64)
     if null.any() and not null.all():

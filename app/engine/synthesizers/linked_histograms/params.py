@@ -9,9 +9,7 @@ from pydantic import Field
 from app.engine.columns.axes import Bins
 from app.engine.method import Params
 from app.engine.method.presets import PresetParams
-
-MOST_ROWS = 200
-"""The last cell of the histogram of rows per entity is this many or more."""
+from app.engine.synthesizers.linked_histograms.tuning import TUNING
 
 
 class SteppedBins(Params):
@@ -34,13 +32,13 @@ class GroupForm(Params):
     )
     cells: Literal["declared", "discovered"] = Field(
         "declared",
-        description="Whether all declared cells are counted, or those alone that many entities "
-        "have: for domains too large to count, and half of delta is set aside for it.",
+        description="`declared`: every cell is counted; `discovered`: those that many entities "
+        "have, for domains too large to count. Half of delta is set aside for it.",
     )
 
 
 class LinkForm(Params):
-    """A column that is paired by rank with what it is expected to be, given other columns."""
+    """A column that is paired by rank with its expected value, given other columns."""
 
     given: tuple[str, ...] = Field(
         min_length=1,
@@ -51,13 +49,15 @@ class LinkForm(Params):
         description="A column of numbers; its group is put in the order of expected values."
     )
     expected: Literal["public", "bought"] = Field(
-        "public", description="Whether means are those of a public dataset, or noisy private ones."
+        "public",
+        description="`public`: means of a public dataset; `bought`: noisy private ones, measured "
+        "with a part of the budget.",
     )
     low: float | None = Field(
-        None, allow_inf_nan=False, description="Bought means: values are clipped up to this."
+        None, allow_inf_nan=False, description="Private means: values are clipped up to this."
     )
     high: float | None = Field(
-        None, allow_inf_nan=False, description="Bought means: values are clipped down to this."
+        None, allow_inf_nan=False, description="Private means: values are clipped down to this."
     )
 
 
@@ -84,7 +84,7 @@ SPRINT3: dict[str, Any] = {
         {"given": ["pickup_community_area", "dropoff_community_area"], "value": "trip_seconds"}
     ],
     "totals": [{"total": "trip_total", "parts": ["fare", "tips"]}],
-    "most_rows": MOST_ROWS,
+    "most_rows": TUNING.most_rows,
 }
 
 
@@ -110,14 +110,15 @@ class LinkedHistogramsParams(PresetParams):
         "epsilon 5 (under rho: what that is at delta 1e-5), else 30.",
     )
     most_rows: int = Field(
-        MOST_ROWS,
+        TUNING.most_rows,
         ge=1,
         le=100_000,
         description="Rows per entity are counted up to this; the last cell is this or more.",
     )
     noise: Literal["gaussian", "laplace"] | None = Field(
         None,
-        description="Insists on a kind of noise; `laplace` is for guarantees without a delta.",
+        description="The kind of noise that must be used; `laplace` is for guarantees without a "
+        "delta.",
     )
     post_processing: Literal["project", "clip"] = Field(
         "project",
@@ -132,7 +133,10 @@ class LinkedHistogramsParams(PresetParams):
         (), max_length=16, description="Columns paired by rank, in order."
     )
     expected_share: float = Field(
-        0.1, gt=0, lt=1, description="Part of the budget that buys expected values, if any."
+        TUNING.means_share,
+        gt=0,
+        lt=1,
+        description="Part of the budget for noisy private means, if a link has any.",
     )
     totals: tuple[TotalForm, ...] | None = Field(
         None,

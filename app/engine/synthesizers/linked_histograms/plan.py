@@ -23,7 +23,7 @@ Per = Literal["row", "entity"]
 class Group:
     """Columns of one joint histogram. `ceilings` ends the codes drawn of a column's last bin.
 
-    `is_discovered`: its cells are not listed, but those found that many entities have.
+    `is_discovered`: only cells that many entities have are counted, and these are found first.
     """
 
     axes: Axes
@@ -64,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The group that holds `value` is paired by rank with its mean given the cells of `given`."""
+    """The group of `value` is ordered by the mean of `value` given the cells of `given`."""
 
     given: Axes
     value: str
@@ -121,17 +121,16 @@ class Plan:
         units = Count((), contribution=Contribution("one"))
         return (units, Count.of_units(RowNumber(self.most_rows)), *groups)
 
-    def shares(self, unit: PrivacyUnit) -> tuple[float, ...]:
-        """Of `questions`, then of the groups to discover.
-
-        In proportion to squared L2, which is L1, so that every question gets the same noise:
-        its scale is sqrt(sum of m + 2) / sqrt(2 rho), or (sum of m + 2) / epsilon.
-        """
+    def weights(self, unit: PrivacyUnit) -> tuple[float, ...]:
+        """What the loss of each of `questions` is in proportion to, then of each group to
+        discover."""
+        # By squared L2 sensitivity, which is L1 here. Then all have the same scale of noise:
+        # sqrt(sum of m + 2) / sqrt(2 rho), or (sum of m + 2) / epsilon.
         ones = [1.0] if self.most_rows is None else [1.0, 1.0]
         groups = (self.groups[i] for i in (*self.listed, *self.discovered))
-        return (*ones, *(float(self._moved(group, unit)) for group in groups))
+        return (*ones, *(float(self._sensitivity(group, unit)) for group in groups))
 
-    def _moved(self, group: Group, unit: PrivacyUnit) -> int:
+    def _sensitivity(self, group: Group, unit: PrivacyUnit) -> int:
         return min(self.samples, unit.max_rows, group.axes.cells)
 
     def to_json(self) -> dict[str, Any]:
@@ -195,8 +194,8 @@ def _stored_group(wire: Any, schema: Schema) -> Group:
 
 
 @dataclass(frozen=True, slots=True)
-class BoughtMean:
-    """The questions for a link's mean: clipped sums, then counts, of the same cells."""
+class MeasuredMean:
+    """A link whose mean is measured: clipped sums, then counts, of the same cells."""
 
     link: int
     low: float

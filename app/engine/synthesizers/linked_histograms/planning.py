@@ -22,47 +22,43 @@ from app.engine.synthesizers.linked_histograms.params import (
     TotalForm,
 )
 from app.engine.synthesizers.linked_histograms.plan import (
-    BoughtMean,
     Group,
     Link,
+    MeasuredMean,
     Per,
     Plan,
     Total,
 )
-
-BORDER_EPSILON = 5 * 10**12
-BORDER_RHO = 550_973_474_939
-"""The rho whose epsilon at delta 1e-5 is 5 (the conversion of DESIGN's accountant)."""
-FEW_SAMPLES, MANY_SAMPLES = 10, 30
+from app.engine.synthesizers.linked_histograms.tuning import TUNING
 
 MOST_GIVEN_CELLS = 1_000_000
 
 
 def samples_of(params: LinkedHistogramsParams, loss: PrivacyLoss) -> int:
-    """n: as asked, or by the published rule of the budget."""
+    """The most cells of an entity that count: as requested, or by the published rule."""
     if params.samples is not None:
         return params.samples
-    border = BORDER_EPSILON if loss.kind == "pure" else BORDER_RHO
-    return FEW_SAMPLES if loss.amount < border else MANY_SAMPLES
+    border = TUNING.epsilon_of_many if loss.kind == "pure" else TUNING.rho_of_many
+    return TUNING.few_samples if loss.amount < border else TUNING.many_samples
 
 
 def make_plan(
     schema: Schema, params: LinkedHistogramsParams, budget: UnitBudget
-) -> tuple[Plan, tuple[BoughtMean, ...], tuple[Problem, ...]]:
-    """The plan, the means that are to be bought, and what is wrong with the form.
+) -> tuple[Plan, tuple[MeasuredMean, ...], tuple[Problem, ...]]:
+    """The plan, the means to measure, and what is wrong with the form.
 
     With problems the plan holds what is right and must not be carried out.
     """
     known = {column.name: column for column in schema.columns}
     planner = _Planner(known, params)
     groups = planner.groups(_total_names(schema, params))
-    links, bought = planner.links(groups)
+    links, means = planner.links(groups)
     totals = planner.totals(schema, groups)
     planner.check_bins(groups)
     unit = budget.unit
     most = None if unit.kind == "row" else min(params.most_rows, unit.max_rows)
     plan = Plan(groups, links, totals, samples_of(params, budget.loss), most)
-    return plan, bought, tuple(planner.problems)
+    return plan, means, tuple(planner.problems)
 
 
 def _total_names(schema: Schema, params: LinkedHistogramsParams) -> frozenset[str]:
@@ -124,7 +120,7 @@ class _Planner:
         bins = self._params.bins.get(column.name)
         if column.discovers is not None:
             problem = found_values_problem(column.name)
-            self._add("groups", problem.message, "name the columns that are wanted, without it")
+            self._add("groups", problem.message, "name the columns to count, without it")
         if bins is None:
             if isinstance(column.bins, QuantileBins):
                 problem = quantile_bins_problem(column.name)
@@ -146,20 +142,20 @@ class _Planner:
                 pointer = f"bins/{escaped(name)}"
                 self._add(pointer, f"`{name}` is in no group", "give bins for grouped columns only")
 
-    def links(self, groups: tuple[Group, ...]) -> tuple[tuple[Link, ...], tuple[BoughtMean, ...]]:
+    def links(self, groups: tuple[Group, ...]) -> tuple[tuple[Link, ...], tuple[MeasuredMean, ...]]:
         where = {name: i for i, group in enumerate(groups) for name in group.axes.names}
         links: list[Link] = []
-        bought = []
+        means = []
         fixed: set[int] = set()
         for i, form in enumerate(self._params.links):
             link = self._link(f"links/{i}", form, groups, where, fixed)
             if link is None:
                 continue
             if form.expected == "bought":
-                bought.append(BoughtMean(len(links), *self._bounds(f"links/{i}", form)))
+                means.append(MeasuredMean(len(links), *self._bounds(f"links/{i}", form)))
             links.append(link)
             fixed |= {link.group, *(where[name] for name in form.given)}
-        return tuple(links), tuple(bought)
+        return tuple(links), tuple(means)
 
     def _link(
         self,
@@ -203,7 +199,7 @@ class _Planner:
         column = self._known[form.value]
         assert isinstance(column.scale, Linear)
         if column.type not in ("integer", "number", "year"):
-            self._add(f"{pointer}/value", "only sums of numbers can be bought", "use public data")
+            self._add(f"{pointer}/value", "only sums of numbers can be measured", "use public data")
             return 0.0, 1.0
         bins = self._params.bins.get(form.value)
         top = bins.max if isinstance(bins, SteppedBins) else float(column.scale.maximum)

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from app.engine.privacy.queries import Discovered, Measurement
 from app.engine.public.rows import PublicRows
 from app.engine.schema import Schema
-from app.engine.synthesizers.linked_histograms.expected import (
-    public_counts,
-    rows_behind,
-)
+from app.engine.synthesizers.linked_histograms.expected import public_counts, rows_behind
 from app.engine.synthesizers.linked_histograms.model import LinkedHistogramsModel
 from app.engine.synthesizers.linked_histograms.plan import Group, Plan
 from app.engine.synthesizers.linked_histograms.weights import (
@@ -30,7 +27,7 @@ from app.engine.synthesizers.linked_histograms.weights import (
 @dataclass(frozen=True, slots=True)
 class PostProcessing:
     """What is done with noisy counts: pooled with `prior` rows if any, else clipped as
-    published, or pooled with what independent columns would have, or projected."""
+    published, or pooled with counts of independent columns, or projected."""
 
     clips: bool
     assumes_independence: bool
@@ -90,8 +87,8 @@ def fitted_model(
     expected: tuple[NDArray[np.float64], ...],
     post_processing: PostProcessing,
 ) -> LinkedHistogramsModel:
-    """The model of noisy answers to `plan.questions()`, and of what was `found` of the groups
-    to discover. Free of charge, and deterministic."""
+    """The model of noisy answers to `plan.questions()`, and of the cells `found` of each group to
+    discover."""
     entities = max(0, int(answers[0].values))
     lengths, most = None, float(entities)
     if plan.most_rows is not None:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.synthesizers.linked_histograms.tuning import TUNING
 
 Floats = NDArray[np.float64]
-
-_CELLS_FOR_NONE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Weights:
 
     @classmethod
     def of(cls, dense: Floats) -> Weights:
-        """The positive entries of an array over all cells; all cells alike if there is none."""
+        """The positive entries of an array over all cells; equal weights if there is none."""
         flat = dense.ravel()
         cells = np.flatnonzero(flat > 0).astype(np.int64)
         if not len(cells):
@@ -36,14 +35,14 @@ class Weights:
     def of_found(
         cls, cells: NDArray[np.int64], counts: Floats, domain: int, rng: np.random.Generator
     ) -> Weights:
-        """Found cells with their counts; if none was found, some of the domain, all alike."""
+        """Found cells with their counts; if none was found, some cells with equal weights."""
         if not len(cells):
-            some = np.unique(rng.integers(0, domain, _CELLS_FOR_NONE))
+            some = np.unique(rng.integers(0, domain, TUNING.cells_for_none))
             return cls(some, np.ones(len(some)))
         return cls(cells, np.maximum(counts, 1.0))
 
     def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`number` cells in random order, each as often as its share says, give or take one."""
+        """`number` cells in random order, each in proportion to its weight up to one."""
         if not number:
             return np.zeros(0, dtype=np.int64)
         drawn: NDArray[np.int64] = self.cells[
@@ -58,16 +57,14 @@ def clipped(noisy: Floats) -> Floats:
 
 
 def projected(noisy: Floats, sigma: float, least: float, most: float) -> Floats:
-    """The nearest counts that are not negative and have a total that can be.
-
-    The total is the cells' sum, held between `least` and `most`, which the noisy numbers of
-    entities and of their rows give. Where the sum's own noise is wider than that room, it
-    says nothing, and the middle is taken.
-    """
+    """The nearest counts that are not negative, with `total_between` as their sum."""
     return onto_simplex(noisy, total_between(noisy, sigma, least, most))
 
 
 def total_between(noisy: Floats, sigma: float, least: float, most: float) -> float:
+    """The cells' sum, held between `least` and `most`, which follow from the noisy numbers of
+    entities and of their rows."""
+    # A sum whose noise is wider than that interval says nothing, so the middle is taken.
     error = sigma * math.sqrt(noisy.size)
     total = (least + most) / 2 if error > most - least else float(noisy.sum())
     return min(max(total, least), most)
@@ -76,8 +73,8 @@ def total_between(noisy: Floats, sigma: float, least: float, most: float) -> flo
 def independent(noisy: Floats, total: float) -> Floats:
     """Expected counts were the columns independent: the product of the shares of each.
 
-    noisy: one axis for each column. A column's shares are its noisy sums over the others, as
-    near as shares can be.
+    noisy: one axis for each column. A column's shares are its noisy sums over the others,
+    projected onto numbers that are not negative.
     """
     if total <= 0:
         return np.zeros(noisy.shape)
@@ -89,7 +86,7 @@ def independent(noisy: Floats, total: float) -> Floats:
 
 
 def pooled_with_prior(noisy: Floats, sigma: float, prior: Floats) -> Floats:
-    """The posterior mean of counts of which a public table tells the expectation.
+    """The posterior mean of counts whose expectation is that of a public table.
 
     prior: expected counts, >= 0. A true count is taken to have mean p and variance
     p + b^2 p^2; b is found by moments from all cells that the public table holds. A cell that
@@ -112,13 +109,12 @@ def pooled_with_prior(noisy: Floats, sigma: float, prior: Floats) -> Floats:
 def smoothed(noisy: Floats, sigma: float, total: float, expected: Floats | None = None) -> Floats:
     """Non-negative numbers of entities with 1, 2, ... rows, that add up to `total`.
 
-    They differ from `expected` (what a public table tells, else 0) where the noisy ones do by
-    more than noise: Haar coefficients of the difference that noise would reach are set to 0
-    (Donoho and Johnstone 1994), so that long empty tails are not filled with noise. To give up
-    what is expected takes the universal threshold, sqrt(2 ln N) sigma of all N; from nothing,
-    the few coarse ones, which tell most, need only pass that of four times their own number.
-    Then projected.
+    `expected` is from a public table (None: 0). Haar coefficients of the difference that noise
+    would reach are set to 0 (Donoho and Johnstone 1994), so that long empty tails are not
+    filled with noise. Then projected.
     """
+    # A public table is left only beyond the universal threshold, that of all N coefficients.
+    # Without one, the few coarse coefficients, which say most, need to pass a lower one.
     size = 1 << max(noisy.size - 1, 0).bit_length()
     least = 2 if expected is None else size
     start = np.zeros(noisy.size) if expected is None else expected
@@ -130,15 +126,15 @@ def _haar_thresholded(values: Floats, sigma: float, least: int) -> Floats:
     """Values of noise `sigma` without those Haar coefficients that it explains.
 
     The n of a level are kept beyond sqrt(2 ln max(4n, least)) times their noise; the mean is
-    always. Coefficients are held as halved differences of means, exact for counts, whose
-    noise is `sigma` / sqrt(2), as is that of the next level's values.
+    always kept.
     """
     if values.size == 1:
         return values
     means = (values[0::2] + values[1::2]) / 2
     details = (values[0::2] - values[1::2]) / 2
+    # Halved differences have the noise of the next level's values.
     coarser = sigma / math.sqrt(2)
-    reach = coarser * math.sqrt(2 * math.log(max(4 * details.size, least)))
+    reach = coarser * math.sqrt(2 * math.log(max(TUNING.haar_margin * details.size, least)))
     details = np.where(np.abs(details) > reach, details, 0.0)
     coarse = _haar_thresholded(means, coarser, least)
     restored = np.empty_like(values)
