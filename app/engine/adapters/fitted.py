@@ -1,7 +1,7 @@
-"""From a library's reply to a stored model. The reply is a third party's: nothing is trusted.
+"""From a library's reply to a model. The reply is a third party's: nothing in it is trusted.
 
-Any finite logarithms over the declared cells are a distribution, so all that can be wrong with
-a reply is its form, and its size. Rows are then drawn as from any other model of a table.
+Any finite logarithms over the declared cells are a distribution, so only the form and the size of
+a reply can be wrong. Rows are then drawn as from any other model of a table.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ from app.engine.inference.propagation import Propagation
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import PrivacyUnit
 
+# Their probabilities, of 8 bytes each, fit one message through the pipe to the worker.
 MOST_MODEL_CELLS = 6 * 2**20
-"""Probabilities of so many cells cross the pipe to the worker."""
+
+# Larger floats are no exact whole numbers.
 _MOST_ROWS = 2**53
+
+# Below the largest logarithm of a factor: the exponential is 0 from 746 on.
 _DEEPEST = 1e6
 
 
@@ -81,7 +85,7 @@ def _factor(names: Sequence[str], axes: Any, logs: NDArray[Any]) -> Factor:
         raise ModelFormatError("a factor is over columns of the table")
     if logs.dtype != np.float64 or not np.isfinite(logs).all():
         raise ModelFormatError("logarithms are finite")
-    # Only differences within a factor matter, and no probability can be told from 0 so far down.
+    # Only differences within a factor matter, and all far below the largest are a probability of 0.
     with np.errstate(over="ignore"):
         relative = logs - logs.max()
     return Factor(tuple(names[axis] for axis in axes), np.maximum(relative, -_DEEPEST))

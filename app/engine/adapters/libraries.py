@@ -16,8 +16,8 @@ _HERE = Path(__file__).parent
 class Library:
     """A distribution that is installed by itself, from a lock file with hashes.
 
-    `process_bytes` is what its process takes before it holds any row, `row_bytes` and
-    `value_bytes` what it holds for each row and for each of its values.
+    `process_bytes`: the memory of its process before it holds any row; `row_bytes` and
+    `value_bytes`: what it holds for each row, and for each of its values.
     """
 
     name: str
@@ -47,17 +47,17 @@ LIBRARIES: Mapping[str, Library] = {
     "smartnoise": Library("smartnoise", "smartnoise-synth", 600 * 2**20, 200, 64),
 }
 
+# Methods that break what a declared third party must keep to; see the page on adapters.
 LEFT_OUT: Mapping[str, str] = {
     "dpmm:privbayes": "it reads the exact number of rows, for the sensitivity of its scores",
     "smartnoise:dpctgan": "it reads the exact number of rows, for its rate of sampling",
     "smartnoise:dpgan": "it reads the exact number of rows, for its rate of sampling",
     "smartnoise:mst": "it reads the exact number of rows, to which its model is scaled",
     "smartnoise:mwem": "it reads the smallest and the largest value of each column",
-    "smartnoise:pacsynth": "it takes the values of each column off the table",
+    "smartnoise:pacsynth": "it takes the values of each column from the table",
     "smartnoise:patectgan": "it reads the exact frequencies of values and the number of rows",
     "smartnoise:pategan": "it reads the exact number of rows, for its number of teachers",
 }
-"""Methods that do not keep what a declared third party must keep; see its page on adapters."""
 
 
 def library_of(name: str) -> Library:

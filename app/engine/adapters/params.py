@@ -7,12 +7,12 @@ from pydantic import Field
 from app.engine.columns.axes import Bins
 from app.engine.method import Params
 
+# A fitted model crosses the pipe to the worker in one message.
 MOST_MODEL_MIB = 40
-"""A fitted model crosses the pipe to the worker in one message."""
 
 
 class AdaptedParams(Params):
-    """What every adapted method takes; nothing of it is read off the table."""
+    """What every adapted method takes; nothing of it is read from the table."""
 
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the synthetic table, two or more; all columns if omitted."

@@ -4,10 +4,10 @@
 
 Both are npz without pickle. The request's arrays are the columns `x0`, `x1`, ...; its header
 gives their cells, the method, its options, and what it may spend. The reply is the fitted
-distribution: for each factor its columns and logarithms, which column's cells were merged into
-which, and the noisy number of rows. Whatever the library prints goes to standard error.
+distribution: the columns and logarithms of each factor, how cells of each column were merged, and
+the noisy number of rows. Whatever the library prints goes to standard error.
 
-Nothing of Halftone is imported here: there is nothing but the library and what it needs.
+Nothing of Halftone is imported: the virtualenv holds only the library and what it requires.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from typing import Any
 import numpy as np
 
 _PR_SET_PDEATHSIG = 1
+# By judgement: conversions between epsilon and rho differ only in their last digits.
 _LITTLE_LESS = 1 - 1e-7
 _MOST_STEPS = 100
 
 
 def main(parent: int) -> None:
+    # Whatever the library prints would else be part of the reply.
     reply = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     if sys.platform == "linux":
@@ -68,7 +70,7 @@ def _dpmm(order: dict[str, Any], columns: dict[str, Any]) -> tuple[dict[str, Any
             merge[kept] = np.arange(kept.sum())
             merges[f"merge{i}"] = merge
     factors = [fitted.potentials[clique] for clique in fitted.cliques]
-    return _told(factors, float(fitted.total), merges)
+    return _reply(factors, float(fitted.total), merges)
 
 
 def _smartnoise(
@@ -102,11 +104,11 @@ def _smartnoise(
     fitted = synthesizer.synthesizer
     potentials = fitted.potentials
     factors = [potentials[clique] for clique in potentials.cliques]
-    return _told(factors, float(fitted.total), {})
+    return _reply(factors, float(fitted.total), {})
 
 
 def _coded(method: Any) -> Any:
-    """The method over rows that are coded: recoding them would fail for a table without any."""
+    """The method over rows that are coded: it would code them again, which fails for no rows."""
 
     class Coded(method):  # type: ignore[misc]
         def _get_train_data(self, data: Any, *_: Any, transformer: Any, **__: Any) -> Any:
@@ -120,7 +122,7 @@ _METHODS = {"dpmm": _dpmm, "smartnoise": _smartnoise}
 
 
 def _within(order: dict[str, Any], made: Any) -> Any:
-    """The method made with the given pair, or one a little less, such that the rho that it
+    """The method made with the given epsilon, or the next lower one at which the rho that it
     states is no more than what it was given: conversions differ in their last digits."""
     epsilon = order["epsilon"]
     for _ in range(_MOST_STEPS):
@@ -135,7 +137,7 @@ def _stated(model: Any) -> float:
     return float(getattr(model, "generator", model).rho)
 
 
-def _told(
+def _reply(
     factors: list[Any], total: float, merges: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = dict(merges)

@@ -1,8 +1,8 @@
-"""One run of a library: its process is told everything over a pipe, and answers once.
+"""One run of a library: its process gets one request over a pipe, and answers once.
 
 The process is a child of this one and stays inside what confines this one: where a synthesizer's
-process has no network, no store and a wall of memory, the library has neither, and when the
-group of processes is ended it ends with it.
+process has no network, no store and a limit of memory, so has the library, and it ends when the
+group of processes is ended.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.adapters.budget import Told
+from app.engine.adapters.budget import LibraryGuarantee
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD, narrowed
 
 RUNNER = Path(__file__).with_name("runner.py")
 MOST_REPLY_BYTES = MOST_BYTES_FROM_CHILD
+# No other variable reaches the library: the service's may hold keys.
 _KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ")
+# One thread, unless the synthesizer's process is given more.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class LibraryFailed(Exception):
-    """The library's process ended without a fitted model. What it printed is beside."""
+    """The library's process ended without a fitted model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to fit: a method with its options, the cells of each column, and what it may spend."""
+    """What to fit: a method with its options, and what it may spend."""
 
     library: str
     method: str
     options: Mapping[str, Any]
-    told: Told
+    guarantee: LibraryGuarantee
 
     def request(self, cells: Sequence[int], columns: Sequence[NDArray[np.int64]]) -> bytes:
         header = {
@@ -48,9 +50,9 @@ class Order:
             "method": self.method,
             "options": dict(self.options),
             "cells": list(cells),
-            "epsilon": self.told.epsilon,
-            "delta": self.told.delta,
-            "rho": self.told.rho,
+            "epsilon": self.guarantee.epsilon,
+            "delta": self.guarantee.delta,
+            "rho": self.guarantee.rho,
         }
         return pack(header, {f"x{i}": narrowed(column) for i, column in enumerate(columns)})
 
@@ -77,7 +79,8 @@ def run(python: Path, request: bytes) -> tuple[dict[str, Any], dict[str, NDArray
 def _exchanged(process: subprocess.Popen[bytes], request: bytes) -> bytes:
     assert process.stdin is not None
     assert process.stdout is not None
-    # A process that does not read would hold us up for ever, were both done by one thread.
+    # Written by a second thread: a library that answers before it has read all would wait for us to
+    # read, and we for it.
     writer = threading.Thread(target=_write, args=(process.stdin, request), daemon=True)
     writer.start()
     with process.stdout:

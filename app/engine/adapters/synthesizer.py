@@ -1,7 +1,7 @@
-"""Adapted methods as synthesizers: declared, over the bounded table, told public facts alone.
+"""Adapted methods as synthesizers: declared, over the bounded table.
 
-`fit` takes all of its allowance by one trusted call before the library starts, hands the coded
-table to the library's process, and keeps the distribution that comes back.
+`fit` spends all of its allowance on one trusted call before the library starts, sends the coded
+table and public facts to the library's process, and keeps the distribution that comes back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from app.engine.adapters import virtualenvs
-from app.engine.adapters.budget import rho_of_rows, told
+from app.engine.adapters.budget import library_guarantee, rho_of_rows
 from app.engine.adapters.fitted import (
     MOST_MODEL_CELLS,
     most_cells_of_a_tree,
@@ -24,10 +24,7 @@ from app.engine.adapters.libraries import LIBRARIES, library_of
 from app.engine.adapters.params import AdaptedParams, AimParams, DpmmAimParams, MstParams
 from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.columns.resources import (
-    header_cells,
-    table_bytes,
-)
+from app.engine.columns.resources import header_cells, table_bytes
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import (
     Case,
@@ -44,21 +41,22 @@ from app.engine.table import PublicTable
 
 P = TypeVar("P", bound=AdaptedParams)
 
+# Logarithms and probabilities of the fitted model, and their copies.
 _BYTES_PER_CELL = 64
 _AIM_PAPER = "McKenna, Mullins, Sheldon and Miklau (2022)"
 _COARSER = "choose fewer columns, or coarser `bins`"
 
 
 class Adapted(Synthesizer, Generic[P]):
-    """A method of a library. `noise_parts` is by how many equal parts of rho a column's own
-    histogram is one, given the number of columns."""
+    """A method of a library."""
 
     @abstractmethod
     def options(self, params: P) -> dict[str, Any]:
         """What the method is made with, beside what it may spend."""
 
     @abstractmethod
-    def noise_parts(self, columns: int) -> float: ...
+    def noise_parts(self, columns: int) -> float:
+        """A column's own histogram gets one of so many equal parts of rho."""
 
     @abstractmethod
     def model_cells(self, axes: Axes, params: P) -> int:
@@ -101,7 +99,7 @@ class Adapted(Synthesizer, Generic[P]):
             library.name,
             self.name.partition(":")[2],
             self.options(params),
-            told(UnitBudget(session.unit, session.remaining)),
+            library_guarantee(UnitBudget(session.unit, session.remaining)),
         )
         table = session.trusted_call(session.remaining)
         columns = [axes.groupings[name].cell_of(table.codes[name]) for name in axes.names]
@@ -140,7 +138,7 @@ class DpmmMst(Adapted[MstParams]):
         return {"compress": params.compress, "n_iters": params.iterations}
 
     def noise_parts(self, columns: int) -> float:
-        """A third for the columns, in equal parts."""
+        """The library spends a third of rho on columns, in equal parts."""
         return 3.0 * columns
 
     def model_cells(self, axes: Axes, params: MstParams) -> int:  # noqa: ARG002
@@ -166,7 +164,7 @@ class _Aim(Adapted[AP]):
         }
 
     def noise_parts(self, columns: int) -> float:
-        """Of 16 rounds for each column, nine tenths of one."""
+        """The library plans 16 rounds a column, and measures with nine tenths of each."""
         return 16.0 * columns / 0.9
 
     def model_cells(self, axes: Axes, params: AP) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from app.engine.adapters.libraries import Library
 
+# The environment variable that names the folder to a synthesizer's process.
 VARIABLE = "ADAPTERS"
-"""The environment variable by which a synthesizer's process is told of the folder."""
 
 
 class NotInstalled(Exception):
@@ -58,7 +58,7 @@ def install(folder: Path, library: Library) -> Path:
 
 
 def folder_of_this_process() -> Path:
-    """Raises `NotInstalled` where this process was told of none."""
+    """Raises `NotInstalled` if this process was given none."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         raise NotInstalled(f"this process was given no folder of adapters ({VARIABLE})")

@@ -1,9 +1,8 @@
 """Which synthesizer runs where a request names none: `auto`.
 
 The choice is made from public facts alone, before anything is charged, and costs nothing. The
-order is what did best on real tables (`docs/results/auto.md`); of those in order, the first
-that could run is taken, by its own forecast of memory, time and noise from columns, cells, unit
-and guarantee.
+methods are tried in the order that did best on real tables (`docs/results/auto.md`). The first that
+can run is taken, by its own forecast of memory, time and noise.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ __all__ = ["AUTO", "REFERENCE", "TITLE", "AutoParams", "Choice", "Request", "cho
 TITLE = "Picked by the service from public facts, before anything is charged"
 REFERENCE = "The order found best on real tables: docs/results/auto.md"
 
+# Of the guarantee: what `swift` spends on columns, more or less (`swift.tuning`).
 _FOR_COLUMNS = 0.25
-"""Of the guarantee: what `swift` is expected to spend on columns."""
 
 
 class AutoParams(Params):
@@ -46,7 +45,7 @@ class AutoParams(Params):
     target: str | None = Field(
         None,
         description="A column whose dependence on the others matters most, as for a classifier; "
-        "left out where the method that is picked has no such wish.",
+        "left out if the method that is picked has no such param.",
     )
 
 
@@ -69,8 +68,8 @@ class Request:
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation, in rows, in a cell of a column, were all columns counted for a
-        quarter of the guarantee; None where nothing can be counted."""
+        """Standard deviation, in rows, of a cell's noise if all columns were counted for a quarter
+        of the guarantee; None if nothing can be counted."""
         if self.loss is None or not self.axes.names:
             return None
         budget = UnitBudget(self.unit, self.loss)
@@ -112,5 +111,5 @@ def _ranked() -> list[Synthesizer]:
 def form_for(name: str, params: AutoParams) -> dict[str, Any]:
     """The form of that synthesizer that says what `params` say."""
     fields = registry.builtin(name).Params.model_fields
-    told = params.model_dump(mode="json", exclude_none=True)
-    return {field: value for field, value in told.items() if field in fields}
+    given = params.model_dump(mode="json", exclude_none=True)
+    return {field: value for field, value in given.items() if field in fields}

@@ -1,7 +1,7 @@
 """Which synthesizers there are, and who vouches for them.
 
 Built-ins are the modules of `app.engine.synthesizers`: one method each, of the module's name. They
-are listed by their files and imported when they are asked for. Third parties register in the
+are listed by their files and imported when they are needed. Third parties register in the
 entry-point group `halftone.synthesizers`; they are listed from the metadata of installed
 distributions, without importing them. Only a child process calls `load` on one. Adapters are
 Halftone's code around another project's library (see `app.engine.adapters`); they are there only
@@ -34,8 +34,9 @@ _ADAPTERS = {
     "dpmm:mst": "app.engine.adapters.synthesizer:DpmmMst",
     "smartnoise:aim": "app.engine.adapters.synthesizer:SmartnoiseAim",
 }
+
+# The name in a request that leaves the choice to the service.
 AUTO = "auto"
-"""What a request says that leaves the choice to the service."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
@@ -54,7 +55,7 @@ class UnknownSynthesizer(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered synthesizer as its distribution's metadata tells it, nothing imported.
+    """A registered synthesizer as its distribution's metadata describes it; nothing is imported.
 
     `assurance` is ours to say: `enforced` (it learns only what the kernel answers), or
     `declared` for those that the admin enabled by name to see the bounded table. An `adapter`

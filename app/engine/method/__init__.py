@@ -1,7 +1,7 @@
 """The contract between Halftone and a synthesizer.
 
-A synthesizer holds a `Session`, the only way to learn about private rows: it asks, the
-kernel on the other side of the pipe answers with noise and counts the loss. `fit` is a
+A synthesizer holds a `Session`, the only way to learn about private rows: it puts questions, and
+the kernel on the other side of the pipe charges their loss and answers with noise. `fit` is a
 deterministic function of params, seed and answers, so that a lost run can be replayed.
 """
 

@@ -1,4 +1,4 @@
-"""What was fitted, and what it can be asked."""
+"""What was fitted, and what can be made of it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Model(ABC):
         return 0
 
     def rows_to_ask(self, rows: int | None, most: int) -> int | None:
-        """What to ask for: a noisy count beyond `most` rows, a public bound, is that bound.
+        """How many rows to make: a noisy count beyond `most` rows, a public bound, is that bound.
 
-        Large noise on a small table would else make millions of rows that nobody foresaw.
+        Otherwise large noise on a small table could make millions of rows that nobody expects.
         """
         return most if rows is None and self.noisy_rows > most else rows
 
     def expected_errors(self) -> tuple[ExpectedError, ...]:
-        """Bounds of the model's own errors. It is asked once, when it is fitted."""
+        """Bounds of the model's own errors. Called once, when the model is fitted."""
         return ()
 
     def counts(self) -> CountsTable:

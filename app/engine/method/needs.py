@@ -36,7 +36,7 @@ _COPIES_OF_A_COLUMN = 3
 # compiled loops, and the one that waits for the next. Together 520 MB were measured for Adult.
 _PROCESS_BYTES = 560 * 2**20
 
-# Cells and bytes are stated up to here: the product of many columns has no end.
+# Cells and bytes are stated up to here: the cells of many columns pass any number.
 LARGEST_FORECAST = 2**62
 
 

@@ -48,7 +48,7 @@ class Session(Protocol):
     def count(
         self, queries: Sequence[Query], loss: PrivacyLoss, shares: Sequence[float] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy histograms, counted in one pass; `loss` is divided by `shares`, else equally.
+        """Noisy histograms, counted in one pass; `loss` is split by `shares`, or equally.
 
         Counts, sums and counts of tuples may be mixed: they are one joint release.
         """
@@ -79,7 +79,7 @@ class Session(Protocol):
         """Frequent values of a column of which none is public, sorted. Costs as `discover` does.
 
         From then on `schema` lists them, and every question is about the column so coded; so
-        values are found before anything else is asked.
+        values are found before any other question.
         """
         ...
 
@@ -93,7 +93,7 @@ class Session(Protocol):
         """Noisy distances, in counts, of all candidates from their public references.
 
         One joint measurement, counted in bounded memory: `expected_distance_errors` of
-        `app.engine.privacy.scores` tells its standard errors beforehand.
+        `app.engine.privacy.scores` gives its standard errors beforehand.
         """
         ...
 

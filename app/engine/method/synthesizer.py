@@ -19,12 +19,12 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
+# Whether a method gets the rows of the public dataset that a request names. If it requires them,
+# its needs state a problem at `/public_dataset` when there are none.
 PublicUse = Literal["no", "optional", "required"]
-"""Whether a method is handed the rows of a public dataset that a request names. With "required",
-its needs have a problem at `/public_dataset` where there is none."""
 
+# What a sample of a release may hold: synthetic rows, or post-processed counts.
 Output = Literal["rows", "counts"]
-"""What a sample of a release may hold: synthetic rows, or post-processed counts."""
 
 
 class Synthesizer(ABC):
@@ -83,7 +83,7 @@ class Synthesizer(ABC):
         loss: PrivacyLoss,
         public: PublicChunks,
     ) -> Sequence[Problem]:
-        """What only the public rows themselves tell; asked after a `check` without problems."""
+        """Problems that only the public rows show; called after a `check` without problems."""
         del schema, unit, params, loss, public
         return ()
 

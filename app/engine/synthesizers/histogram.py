@@ -26,10 +26,7 @@ from app.engine.columns.private_bins import (
     delta_for_values,
     plan_axes,
 )
-from app.engine.columns.resources import (
-    bounded,
-    header_cells,
-)
+from app.engine.columns.resources import bounded, header_cells
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
 from app.engine.inference.controlled_rounding import round_keeping_margins
 from app.engine.inference.projection import onto_simplex
@@ -55,14 +52,17 @@ from app.engine.privacy.wire import narrowed
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table, generator
 
+# Their noise takes over eight minutes to draw, and all that is held of them 1.6 GB.
 MOST_CELLS = 10_000_000
+
+# An array of NumPy 1 has no more axes. Of two cells each, 24 columns pass `MOST_CELLS` already.
 MOST_COLUMNS = 32
+
+# Counts, noise and their copy through the pipe, then expected counts and the order of rounding.
 _BYTES_PER_CELL = 160
-"""Counts, noise and their copy through the pipe, then expected counts and order of rounding."""
 
-
+# The published map: 278 neighbourhoods by 12 months by 174 types in the challenge's dictionary.
 SPRINT1: Mapping[str, Any] = {"columns": ("neighborhood", "month", "incident_type")}
-"""The published map: 278 neighbourhoods by 12 months by 174 types in the challenge's dictionary."""
 
 
 class HistogramParams(PresetParams):
@@ -88,8 +88,8 @@ class HistogramParams(PresetParams):
     )
     prior: Literal["independent", "none"] = Field(
         "independent",
-        description="What `project` draws noisy counts towards, as far as the noise calls for: "
-        "columns taken as `independent`, with the noisy shares of each; or `none`.",
+        description="What `project` shrinks noisy counts towards, the more the noisier they are: "
+        "`independent` columns, each with its noisy distribution; or `none`.",
     )
     threshold: float = Field(
         3.0, ge=0, le=1000, description="The bound of `threshold`, in standard errors of a cell."
@@ -232,7 +232,7 @@ def _cell_problems(axes: Axes) -> tuple[Problem, ...]:
 
 
 def _rows(histogram: Measurement, rows: Measurement) -> float:
-    """The noisy rows; where cells count rows, pooled with the cells' sum."""
+    """The noisy number of rows; where cells count rows, pooled with the sum of the cells."""
     direct = (float(rows.values), rows.variance)
     if histogram.count.contribution.rule != "rows":
         return direct[0]

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from app.engine.columns import one_way
 from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import in_rows
-from app.engine.columns.private_bins import (
-    delta_for_values,
-)
+from app.engine.columns.private_bins import delta_for_values
 from app.engine.columns.table_size import Size
 from app.engine.columns.within_bins import (
     WithinBinDensity,
@@ -43,20 +41,21 @@ from app.engine.method.model_file import weights as stored_weights
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
 
+# Counts, probabilities, the rows made of them, and their copies through the pipe.
 _BYTES_PER_CELL = 80
 
 
 class IndependentParams(PreparationParams):
-    """No more than the cells and entities of a table."""
+    """Nothing beside what every method that prepares a table takes."""
 
 
 @dataclass(frozen=True)
 class IndependentModel(Model):
-    """Shares of each column's cells, in the order of the axes, each adding up to 1, and how rows
-    lie within cells. `entities`, where they were bought, group the rows."""
+    """Probabilities of each column's cells, in the order of the axes, and how rows lie within
+    cells. `entities`, where they were measured, group the rows."""
 
     axes: Axes
-    shares: tuple[NDArray[np.float64], ...]
+    probabilities: tuple[NDArray[np.float64], ...]
     size: Size
     densities: Mapping[str, WithinBinDensity] = field(default_factory=dict)
     entities: Entities | None = None
@@ -70,8 +69,8 @@ class IndependentModel(Model):
         rows = self.size.rows if rows is None else rows
         grouper = Grouper(self.entities, self.size, rows)
         codes = {}
-        for name, shares in zip(self.axes.names, self.shares, strict=True):
-            cells = shuffled_cells(apportion(shares, rows, rng), rng)
+        for name, weights in zip(self.axes.names, self.probabilities, strict=True):
+            cells = shuffled_cells(apportion(weights, rows, rng), rng)
             grouper.see(name, cells)
             codes[name] = expanded(name, cells, self.axes, self.densities, rng)
         return Table(codes, rows, grouper.owner(rng))
@@ -83,8 +82,8 @@ class IndependentModel(Model):
             "size": self.size.to_json(),
             "pieces": densities_to_json(self.densities),
         }
-        shares = {f"shares{i}": shares for i, shares in enumerate(self.shares)}
-        arrays = shares | density_arrays(self.densities)
+        arrays = {f"shares{i}": column for i, column in enumerate(self.probabilities)}
+        arrays |= density_arrays(self.densities)
         if self.entities is not None:
             header["entities"] = list(self.entities.columns)
             arrays |= self.entities.to_arrays()
@@ -131,24 +130,25 @@ class Independent(Synthesizer):
         measured = one_way.measure_one_ways(
             session, axes, prepared.contribution, prepared.budget.loss, prepared.size
         )
-        shares = measured.shares()
+        probabilities = measured.shares()
         rows = {
-            name: part * measured.size.rows for name, part in zip(axes.names, shares, strict=True)
+            name: column * measured.size.rows
+            for name, column in zip(axes.names, probabilities, strict=True)
         }
         sub_bins = [in_rows(answer, measured.size) for answer in measured.sub_bins]
         densities = densities_of(axes, sub_bins, rows)
         entities = None if prepared.entities is None else prepared.entities.entities
-        return IndependentModel(axes, shares, measured.size, densities, entities)
+        return IndependentModel(axes, probabilities, measured.size, densities, entities)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> IndependentModel:
         header, arrays = unpack(data)
         axes = Axes.from_json(header.get("axes"), schema)
-        shares = tuple(
+        probabilities = tuple(
             stored_weights(arrays, f"shares{i}", (cells,)) for i, cells in enumerate(axes.shape)
         )
-        if any(not np.isclose(column.sum(), 1) for column in shares):
-            raise ModelFormatError("the stored model's shares do not add up")
+        if any(not np.isclose(column.sum(), 1) for column in probabilities):
+            raise ModelFormatError("the probabilities of a stored column do not add up to 1")
         size = Size.from_json(header.get("size"), unit)
         densities = stored_densities(header.get("pieces"), arrays, axes, schema)
         entities = Entities.from_stored(header, arrays, axes, unit)
-        return IndependentModel(axes, shares, size, densities, entities)
+        return IndependentModel(axes, probabilities, size, densities, entities)

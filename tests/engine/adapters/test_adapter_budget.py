@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.engine.adapters.budget import rho_of_rows, told
+from app.engine.adapters.budget import library_guarantee, rho_of_rows
 from app.engine.privacy.accounting import rho_for
 from app.engine.privacy.loss import AmountError, PrivacyLoss
 from app.engine.privacy.unit_budget import UnitBudget
@@ -35,7 +35,7 @@ def test_k_rows_of_one_entity_lose_no_more_than_was_charged(rho: int, most: int)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(10**6, 10**13))
 def test_the_pair_that_is_told_converts_to_no_more_than_the_rho(rho: int) -> None:
-    pair = told(UnitBudget(ROW, PrivacyLoss.zcdp(rho)))
+    pair = library_guarantee(UnitBudget(ROW, PrivacyLoss.zcdp(rho)))
     back = rho_for(int(pair.epsilon * 10**12), int(pair.delta * 10**18))
     assert back <= rho
     assert back >= rho * 0.999 - 2
@@ -49,4 +49,4 @@ def test_a_pure_loss_and_one_too_small_to_divide_are_refused() -> None:
     ):
         assert rho_of_rows(UnitBudget(unit, loss)) == 0
         with pytest.raises(AmountError):
-            told(UnitBudget(unit, loss))
+            library_guarantee(UnitBudget(unit, loss))

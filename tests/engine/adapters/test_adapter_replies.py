@@ -14,7 +14,7 @@ import pytest
 from adapter_tables import pairs_schema
 
 from app.engine.adapters import running
-from app.engine.adapters.budget import Told
+from app.engine.adapters.budget import LibraryGuarantee
 from app.engine.adapters.fitted import table_model
 from app.engine.adapters.running import LibraryFailed, Order, run
 from app.engine.columns.axes import choose_axes
@@ -121,7 +121,7 @@ def test_a_factor_without_its_table_is_refused() -> None:
         model(HEADER | {"axes": [[0, 1], [1]]})
 
 
-ORDER = Order("dpmm", "mst", {}, Told(1.0, 1e-9, 0.02))
+ORDER = Order("dpmm", "mst", {}, LibraryGuarantee(1.0, 1e-9, 0.02))
 REQUEST = ORDER.request((2, 2), [np.zeros(50_000, dtype=np.int64)] * 2)
 
 

@@ -31,24 +31,24 @@ def fit(
     return model
 
 
-def test_without_noise_each_column_has_the_tables_shares() -> None:
+def test_without_noise_each_column_has_the_distribution_of_the_table() -> None:
     model = fit()
     codes = random_codes(colours(), 300)
     assert model.size.rows == 300
-    assert np.allclose(model.shares[0], np.bincount(codes["colour"], minlength=4) / 300)
-    assert np.allclose(model.shares[1], np.bincount(codes["size"], minlength=10) / 300)
+    assert np.allclose(model.probabilities[0], np.bincount(codes["colour"], minlength=4) / 300)
+    assert np.allclose(model.probabilities[1], np.bincount(codes["size"], minlength=10) / 300)
 
 
 @pytest.mark.parametrize("loss", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize("unit", [ROW, HOUSEHOLD])
 @pytest.mark.parametrize("rule", [{"rule": "rows"}, {"rule": "distinct", "limit": 2}])
-def test_shares_are_not_negative_and_add_up(
+def test_probabilities_are_not_negative_and_add_up(
     loss: PrivacyLoss, unit: PrivacyUnit, rule: dict[str, object]
 ) -> None:
     model = fit(params(contribution=rule), loss, unit)
-    for shares in model.shares:
-        assert (shares >= 0).all()
-        assert shares.sum() == pytest.approx(1)
+    for column in model.probabilities:
+        assert (column >= 0).all()
+        assert column.sum() == pytest.approx(1)
     assert abs(model.size.rows - 300) < 100
 
 
@@ -65,11 +65,11 @@ def test_columns_that_go_together_come_out_independent() -> None:
     assert abs(np.corrcoef(np.arange(x.size), x)[0, 1]) < 0.037
 
 
-def test_sampled_counts_are_within_one_of_the_shares() -> None:
+def test_sampled_counts_are_within_one_of_the_expected_ones() -> None:
     model = fit(loss=GAUSSIAN)
     table = model.sample(777, generator(9))
     counts = np.bincount(table.codes["size"], minlength=10)
-    assert np.abs(counts - 777 * model.shares[1]).max() < 1
+    assert np.abs(counts - 777 * model.probabilities[1]).max() < 1
 
 
 def test_entities_hold_no_more_rows_than_the_unit_allows() -> None:
@@ -87,7 +87,7 @@ def test_the_same_answers_give_the_same_bytes_and_the_bytes_the_same_sample() ->
 
 
 @pytest.mark.parametrize("change", [2.0, -1.0, np.nan])
-def test_a_model_with_impossible_shares_is_refused(change: float) -> None:
+def test_a_model_with_impossible_probabilities_is_refused(change: float) -> None:
     header, arrays = unpack(fit().dump())
     with pytest.raises(ModelFormatError):
         Independent().load(

@@ -1,8 +1,8 @@
 """Classes of entities, declared as splits: from the form to what the kernel evaluates.
 
-Splits are made in order. Each cuts a feature of an entity's rows, everywhere or only within
-some branches of the first split, so that the classes are the leaves of a tree: every entity
-falls into exactly one, whatever its rows. The leaf without its last split is its parent.
+Splits are made in order. Each divides entities by a feature of their rows, all of them or only
+those in some branches of the first split. So the classes are the leaves of a tree, and every entity
+is in exactly one, whatever its rows. The parent of a leaf is its path without the last branch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from app.engine.privacy.declared import Feature, FeatureClasses, FeatureKind
 from app.engine.schema import Column, PrivacyUnit, Schema
 from app.engine.schema.values import from_wire
 
+# Combinations of intervals of all features: each has an entry in the table sent to the kernel.
 MOST_INTERVALS = 20_000
-"""Combinations of cut features; each has a place in the table that the kernel is handed."""
 
 Cut = Annotated[float, Field(allow_inf_nan=False)]
 Path = tuple[int, ...]
 
 
 class Split(Params):
-    """Entities are told apart by a number made of their rows."""
+    """Entities are divided by a number computed from their rows."""
 
     feature: FeatureKind = Field(
         description="`rows`: how many rows; `rows_per`: rows divided by the number of different "
@@ -75,7 +75,8 @@ class Split(Params):
 
     @property
     def cuts_closed_left(self) -> tuple[float, ...]:
-        """A number above a cut is at or above the next float."""
+        """The same cuts, if each belongs to the interval above it: a number that is larger than a
+        cut is the next float or larger."""
         if self.closed == "left":
             return self.cuts
         return tuple(math.nextafter(cut, math.inf) for cut in self.cuts)
@@ -85,8 +86,9 @@ class Split(Params):
 
 
 Scalar = bool | int | float | str
+
+# Values of a column that are one cell; a value that no group names keeps its own.
 Groups = Annotated[list[list[Scalar]], Field(min_length=1, max_length=100_000)]
-"""Values of a column that are one cell; a value that no group names keeps its own."""
 
 
 def default_splits(unit: PrivacyUnit) -> tuple[Split, ...]:
@@ -159,7 +161,7 @@ def _cuts_of(
 
 
 def split_problems(splits: Sequence[Split], schema: Schema) -> tuple[Problem, ...]:
-    """Splits of columns that are not there or hold no numbers, and branches that are not."""
+    """Splits of columns that do not exist or hold no numbers, or within branches that do not."""
     known = {column.name: column for column in schema.columns}
     problems = []
     if splits[0].within is not None:
@@ -214,8 +216,8 @@ def grouped(column: Column, own: Grouping, groups: Groups) -> Grouping:
 
 
 def _cell(column: Column, own: Grouping, value: Scalar) -> int:
-    """A value of a column of text may be written as a number (the dictionary of a file says
-    text where the challenge's says integer)."""
+    """A value of a column of text may be written as a number: the dictionary made from a file says
+    text where the challenge's own says integer."""
     raw = str(value) if column.type == "string" and not isinstance(value, bool) else value
     code = column.code(from_wire(column.type, raw, column.text_format.formats))
     if code is None:

@@ -1,4 +1,4 @@
-"""Public entities kept with all their rows, and drawn again by class."""
+"""The fitted model: public entities with all their rows, drawn by class."""
 
 from __future__ import annotations
 
@@ -72,9 +72,10 @@ def _nearest(path: Path, known: Collection[Path]) -> Path:
 class Draw:
     """Draws public entities at random; one drawn before is redrawn with a probability.
 
-    The published loop draws one of N entities, and if it was drawn before, draws again with
-    probability p. With u of them not drawn yet it so ends at one of these with probability
-    u / (u + (1 - p)(N - u)), all of them being alike, and else at any of the others.
+    The published loop draws one of N entities and, if it was drawn before, draws again with
+    probability p. If u of them have not been drawn yet, the loop ends at one of these with
+    probability u / (u + (1 - p)(N - u)), each equally likely, and otherwise at any of the others.
+    So one draw here takes the place of the whole loop.
     """
 
     def __init__(self, entities: int, redraw: float, rng: np.random.Generator) -> None:
@@ -138,10 +139,8 @@ class ClassResamplingModel(Model):
         return math.ceil(self.class_counts @ self.mean_rows)
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
-        """Entities of each class as counted, or in these shares as many as fill `rows` rows.
-
-        The last entity that is needed to fill `rows` may lose some of its rows.
-        """
+        """Entities of each class as counted, or in proportion to the counts as many as `rows` rows
+        need, of which the last may lose some of its rows."""
         if rows is None:
             entities = _Drawing(self, rng).of_classes(self.class_counts)
             return self._table(rng.permutation(entities))
@@ -199,7 +198,7 @@ class _Drawing:
         return entities[:needed]
 
     def _weights(self) -> NDArray[np.float64]:
-        """The classes' shares; the public ones where nothing was counted."""
+        """Weights of the classes; those of the public entities if all counts are 0."""
         if self._model.class_counts.any():
             return self._model.class_counts.astype(np.float64)
         own = np.bincount(self._model.pool.classes, minlength=len(self._model.paths))

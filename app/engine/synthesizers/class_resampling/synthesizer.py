@@ -48,9 +48,10 @@ from app.engine.synthesizers.class_resampling.entity_pool import (
 )
 from app.engine.table import PublicTable, generator
 
+# As read, translated, bounded, and in the stored model.
 _COPIES_OF_PUBLIC = 4
-"""As read, translated, bounded, and in the stored model."""
 
+# The 38 classes of the published code, on the challenge's columns.
 SPRINT3: Mapping[str, Any] = {
     "groups": {"shift": [list(range(day, day + 3)) for day in range(1, 19, 3)] + [[19, 20, 0]]},
     "classes": [
@@ -75,7 +76,6 @@ SPRINT3: Mapping[str, Any] = {
         },
     ],
 }
-"""The 38 classes of the published code, on the challenge's columns."""
 
 
 class ClassResamplingParams(PresetParams):
@@ -93,7 +93,7 @@ class ClassResamplingParams(PresetParams):
         None,
         min_length=1,
         max_length=100,
-        description="Splits that tell entities apart, in order; by number of rows if omitted.",
+        description="Splits of entities into classes, in order; by number of rows if omitted.",
     )
     bins: dict[str, Bins] = Field(
         default_factory=dict,
@@ -119,7 +119,7 @@ class ClassResamplingParams(PresetParams):
         20_000_000,
         ge=1,
         le=20_000_000,
-        description="Where no number of rows is asked for, class counts are scaled down to it.",
+        description="If the request names no rows, class counts are scaled down to so many rows.",
     )
 
     def splits(self, unit: PrivacyUnit) -> tuple[Split, ...]:

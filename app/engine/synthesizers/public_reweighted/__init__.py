@@ -1,4 +1,4 @@
-"""`public_reweighted`: public rows, weighed until they agree with noisy counts."""
+"""`public_reweighted`: public rows, weighted so that they agree with noisy counts."""
 
 from app.engine.synthesizers.public_reweighted.synthesizer import PublicReweighted
 

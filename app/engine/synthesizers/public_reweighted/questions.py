@@ -1,4 +1,4 @@
-"""What `public_reweighted` may ask, from public facts alone."""
+"""The questions that `public_reweighted` may put to the kernel, from public facts alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def row_cuts(unit: PrivacyUnit) -> list[int]:
 
 
 def candidates(axes: Axes, params: PublicReweightedParams, rule: Contribution) -> tuple[Count, ...]:
-    """The histograms named; else those to choose from: of columns alone and in pairs."""
+    """The histograms that the params name; else all of one or two columns, to choose from."""
     if params.measure is not None:
         names = [each for each in params.measure if set(each) <= set(axes.names)]
         return tuple(_count(axes, each, rule) for each in names)
@@ -49,7 +49,7 @@ def watched(axes: Axes, params: PublicReweightedParams, rule: Contribution) -> t
 
 
 def in_cells(axes: Axes, counts: Sequence[Count]) -> tuple[Count, ...]:
-    """The same histograms in the cells of `axes`: what was chosen before cells were bought."""
+    """The same histograms in the measured cells of `axes`."""
     return tuple(
         replace(count, groupings={name: axes.groupings[name] for name in count.columns})
         for count in counts
@@ -57,7 +57,7 @@ def in_cells(axes: Axes, counts: Sequence[Count]) -> tuple[Count, ...]:
 
 
 def scored_rule(unit: PrivacyUnit) -> Contribution:
-    """By which rule distances are measured: they move by its L1 norm, which is least here."""
+    """The contribution rule of distances: their sensitivity is its L1 norm, which is least here."""
     return Contribution() if unit.kind == "row" else Contribution("distinct", limit=USUAL_NORM)
 
 

@@ -1,4 +1,4 @@
-"""The steps of `public_reweighted`."""
+"""The steps of `public_reweighted`: missing values, then histograms where public rows are off."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PublicReweighted(Synthesizer):
         del columns
         if public is None or unit.kind != "entity":
             return None
-        return "`public_reweighted` weighs the entities of the public dataset by noisy measurements"
+        return "`public_reweighted` fits the weights of public entities to noisy measurements"
 
     def needs(self, case: Case, params: PublicReweightedParams) -> Needs:
         return run_needs(case, _plan(case.schema, params, case.budget), params)
@@ -123,7 +123,7 @@ class PublicReweighted(Synthesizer):
         progress(0.5, "counting")
         left = session.remaining
         answers = session.count(counts, PrivacyLoss(left.kind, left.amount))
-        progress(0.7, "weighing public rows")
+        progress(0.7, "weighting public rows")
         return fitted(axes, params, unit, schema, rows, units, (*found, *answers), rng)
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> PublicReweightedModel:
@@ -140,12 +140,12 @@ def _chosen(
 ) -> tuple[Count, ...]:
     """The histograms in which the public table seems to be off by more than the noise."""
     unit, left = session.unit, session.remaining - loss
-    asked = [replace(count, contribution=scored_rule(unit)) for count in counts]
-    references = [features_of(count, rows).counts(base) for count in asked]
+    scored_counts = [replace(count, contribution=scored_rule(unit)) for count in counts]
+    references = [features_of(count, rows).counts(base) for count in scored_counts]
     scored = session.scores(
         [
             Candidate(count, (_on_grid(reference).reshape(shape_of(count)),))
-            for count, reference in zip(asked, references, strict=True)
+            for count, reference in zip(scored_counts, references, strict=True)
         ],
         loss,
     )
@@ -160,6 +160,7 @@ def _chosen(
 
 
 def _on_grid(reference: Floats) -> Floats:
-    """In steps of 1/1024, so that a run that is started again asks the very same question."""
+    """In steps of 1/1024: a repeated run must put the very same question, and sums of floats may
+    differ in their last digits."""
     gridded: Floats = np.rint(GRID * reference) / GRID
     return gridded
