@@ -121,9 +121,7 @@ class ColumnEstimates:
         """The estimates over merged cells, as measurements of a model; variances add up."""
         return tuple(
             NoisyMarginal(
-                (name,),
-                compression.add_up(estimate.means),
-                compression.add_up(estimate.variances),
+                (name,), compression.add_up(estimate.means), compression.add_up(estimate.variances)
             )
             for name, compression, estimate in zip(
                 self.axes.names, self.compressions, self.estimates, strict=True

@@ -375,9 +375,7 @@ def _quantile(session: Session, column: Column, within: _Stretch, loss: PrivacyL
     code = int(codes[place])
     before, after = codes[max(place - 1, 0)], codes[min(place + 1, len(codes) - 1)]
     return _Answer(
-        code,
-        code if code - before <= 1 else int(before),
-        code if after - code <= 1 else int(after),
+        code, code if code - before <= 1 else int(before), code if after - code <= 1 else int(after)
     )
 
 

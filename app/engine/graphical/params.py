@@ -43,8 +43,7 @@ class PreparationParams(Params):
         "count distinct cells.",
     )
     entities: EntityForm = Field(
-        default_factory=EntityForm,
-        description="How rows are made entities, on an entity unit.",
+        default_factory=EntityForm, description="How rows are made entities, on an entity unit."
     )
 
 

@@ -108,10 +108,7 @@ def prepare(session: Session, params: PreparationParams, progress: Progress) -> 
 
 
 def _contribution(
-    params: PreparationParams,
-    axes: Axes,
-    measured: MeasuredEntities | None,
-    budget: UnitBudget,
+    params: PreparationParams, axes: Axes, measured: MeasuredEntities | None, budget: UnitBudget
 ) -> Contribution:
     if params.contribution.rule != "auto":
         return params.contribution.contribution()

@@ -102,12 +102,7 @@ def _smooth(
 
 @compiled
 def _runs(
-    noisy: Floats,
-    variance: float,
-    spreads: Floats,
-    evidence: Floats,
-    level: Floats,
-    square: Floats,
+    noisy: Floats, variance: float, spreads: Floats, evidence: Floats, level: Floats, square: Floats
 ) -> None:
     """For the run from cell i to cell j: the log likelihood of its noisy counts, and the
     posterior means of its level and of the square of its level."""

@@ -54,11 +54,7 @@ class RandomWalk:
 
 
 def random_walks(
-    axes: AxisNames,
-    shape: Mapping[str, int],
-    ordered: Mapping[str, int],
-    start: int,
-    pull: float,
+    axes: AxisNames, shape: Mapping[str, int], ordered: Mapping[str, int], start: int, pull: float
 ) -> tuple[RandomWalk, ...]:
     """A penalty for each axis of the marginal whose cells have an order.
 

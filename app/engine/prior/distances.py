@@ -23,10 +23,7 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import UNMEASURED
 from app.engine.method import PublicFacts, Session
-from app.engine.prior.entities.near_entities import (
-    WeightedEntities,
-    may_use_entities,
-)
+from app.engine.prior.entities.near_entities import WeightedEntities, may_use_entities
 from app.engine.prior.entities.params import PublicEntityUse
 from app.engine.prior.public_model import Pair, PublicModel, grid_reference
 from app.engine.prior.tuning import TUNING
@@ -51,10 +48,7 @@ def distance_rule(unit: PrivacyUnit, public: PublicFacts | PublicTable) -> Contr
 
 
 def distance_errors(
-    axes: Axes,
-    public: PublicFacts,
-    budget: UnitBudget,
-    entity_use: PublicEntityUse = "auto",
+    axes: Axes, public: PublicFacts, budget: UnitBudget, entity_use: PublicEntityUse = "auto"
 ) -> tuple[float, ...]:
     """The standard error, in counts, of a distance if all pairs are compared twice, or three times
     where entities may be kept; none where there are no pairs."""

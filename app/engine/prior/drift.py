@@ -27,10 +27,7 @@ from app.engine.prior.distances import (
     pair_distances,
 )
 from app.engine.prior.entities.model import PublicReweightedModel
-from app.engine.prior.entities.near_entities import (
-    WeightedEntities,
-    weighted_entities,
-)
+from app.engine.prior.entities.near_entities import WeightedEntities, weighted_entities
 from app.engine.prior.entities.params import PublicEntityUse
 from app.engine.prior.public_model import Pair, PublicModel, pairs_within
 from app.engine.prior.tuning import TUNING

@@ -7,11 +7,7 @@ from app.engine.method import Case, Needs, Problem
 from app.engine.prior.distances import distance_errors
 from app.engine.prior.entities.near_entities import entity_bytes, entity_cells, entity_problems
 from app.engine.prior.entities.params import PublicEntityUse
-from app.engine.prior.public_model import (
-    compared_cells,
-    public_model_bytes,
-    public_model_problems,
-)
+from app.engine.prior.public_model import compared_cells, public_model_bytes, public_model_problems
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.unit_budget import UnitBudget
 

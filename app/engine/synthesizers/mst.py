@@ -8,11 +8,7 @@ from itertools import combinations
 from pydantic import Field
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import (
-    expected_distance,
-    expected_error,
-    expected_score_error,
-)
+from app.engine.columns.contribution import expected_distance, expected_error, expected_score_error
 from app.engine.columns.resources import counting_bytes, time_problems
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
@@ -25,19 +21,11 @@ from app.engine.graphical.run import (
     TableBudget,
     TableRun,
 )
-from app.engine.graphical.spanning_tree import (
-    TreePrior,
-    choose_tree,
-    least_loss,
-    selection_seconds,
-)
+from app.engine.graphical.spanning_tree import TreePrior, choose_tree, least_loss, selection_seconds
 from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question
 from app.engine.prior.drift import PriorLimits
 from app.engine.prior.needs import drawn_cells, prior_errors
-from app.engine.prior.public_model import (
-    most_pair_cells,
-    pairs_within,
-)
+from app.engine.prior.public_model import most_pair_cells, pairs_within
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget

@@ -120,12 +120,7 @@ class WeightedEntities:
         ]
         most = max(1, _MOST_TERMS // max(1, self.rows.rows))
         asked = most_informative(
-            counts,
-            expected,
-            off,
-            budget,
-            most=most,
-            weights=[weight(pair) for pair in distances],
+            counts, expected, off, budget, most=most, weights=[weight(pair) for pair in distances]
         )
         answers = session.count(asked, loss)
         return fitted(

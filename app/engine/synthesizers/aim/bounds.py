@@ -35,14 +35,7 @@ from app.engine.columns.table_size import MOST_PULL, SMALLEST_VARIANCE, Size
 from app.engine.entities.params import has_entities
 from app.engine.method import ExpectedError, Session
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import (
-    SCORE_STEP,
-    Candidate,
-    Contribution,
-    Count,
-    Noise,
-    Scored,
-)
+from app.engine.privacy.queries import SCORE_STEP, Candidate, Contribution, Count, Noise, Scored
 from app.engine.privacy.references import on_grid, rounding_of
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim.workload import Clique, smallest

@@ -6,23 +6,16 @@ import math
 
 from app.engine.columns import one_way
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import (
-    expected_error,
-)
+from app.engine.columns.contribution import expected_error
 from app.engine.graphical.preparation import PreparedTable
-from app.engine.graphical.run import (
-    BudgetWeights,
-    TableBudget,
-)
+from app.engine.graphical.run import BudgetWeights, TableBudget
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim.params import AimParams, Shares
 from app.engine.synthesizers.aim.schedule import Schedule
 from app.engine.synthesizers.aim.tuning import TUNING
-from app.engine.synthesizers.aim.workload import (
-    Workload,
-)
+from app.engine.synthesizers.aim.workload import Workload
 
 
 def budget_weights(shares: Shares, workload: Workload, *, has_public: bool) -> BudgetWeights:

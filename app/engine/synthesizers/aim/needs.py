@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import (
-    expected_error,
-    expected_score_error,
-)
+from app.engine.columns.contribution import expected_error, expected_score_error
 from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.json_pointer import escaped
@@ -23,10 +20,7 @@ from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.aim import bounds
 from app.engine.synthesizers.aim.budget import budget_weights, first_schedule, usual_shares
-from app.engine.synthesizers.aim.candidates import (
-    MOST_MEASURED_CELLS,
-    MOST_OFFERED_CELLS,
-)
+from app.engine.synthesizers.aim.candidates import MOST_MEASURED_CELLS, MOST_OFFERED_CELLS
 from app.engine.synthesizers.aim.params import AimParams, workload_of
 from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
 from app.engine.synthesizers.aim.workload import (

@@ -8,19 +8,11 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import rows_per_count
 from app.engine.graphical.method import FittedTable, GraphicalMethod
 from app.engine.graphical.preparation import PreparationPlan, PreparedTable
-from app.engine.graphical.run import (
-    BudgetWeights,
-    MeasuredMarginals,
-    PublicSource,
-    TableRun,
-)
+from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Case, Example, Needs, Problem
 from app.engine.prior.drift import PriorLimits
-from app.engine.prior.public_model import (
-    Pair,
-    most_pair_cells,
-)
+from app.engine.prior.public_model import Pair, most_pair_cells
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim import bounds
 from app.engine.synthesizers.aim.bounded_model import BoundedModel, EntityMarginals
@@ -30,9 +22,7 @@ from app.engine.synthesizers.aim.budget import (
     prior_cells,
     shares_of,
 )
-from app.engine.synthesizers.aim.candidates import (
-    CandidatePool,
-)
+from app.engine.synthesizers.aim.candidates import CandidatePool
 from app.engine.synthesizers.aim.needs import form_problems, marginal_needs
 from app.engine.synthesizers.aim.params import AimParams, workload_of
 from app.engine.synthesizers.aim.rounds import LAST_FIT, ROUND_FIT, Rounds

@@ -5,12 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import (
-    expected_error,
-)
-from app.engine.columns.resources import (
-    counting_bytes,
-)
+from app.engine.columns.contribution import expected_error
+from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.graphical.run import TableBudget
 from app.engine.json_pointer import escaped
