@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.entities.statistics import distinct_values, rows_of_values
+from app.engine.entities.assignment import distinct_values, rows_of_values
 from app.engine.privacy.loss import Guarantee
 from app.engine.schema import Schema
 from app.engine.table import PublicTable, Table

@@ -23,10 +23,9 @@ from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_error, noise_problems
 from app.engine.columns.table_size import SMALLEST_VARIANCE, SizeEstimate, pooled, pooled_variance
 from app.engine.entities.assignment import grouping_bytes
-from app.engine.entities.column_profile import ColumnProfile
 from app.engine.entities.model import Entities
 from app.engine.entities.params import EntityForm, chosen_columns, column_problems, has_entities
-from app.engine.entities.rows_per_entity import RowsPerEntity, row_edges
+from app.engine.entities.profiles import ColumnProfile, RowsPerEntity, row_edges
 from app.engine.entities.tuning import TUNING
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.entities.assignment import Target, grouped
-from app.engine.entities.column_profile import ColumnProfile
 from app.engine.entities.params import MOST_COLUMNS, has_entities
-from app.engine.entities.rows_per_entity import RowsPerEntity
+from app.engine.entities.profiles import ColumnProfile, RowsPerEntity
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import PrivacyUnit
 

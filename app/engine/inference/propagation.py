@@ -8,7 +8,7 @@ exponentiated once. A clique keeps its distribution given the separator, so no n
 range of a float.
 
 The structure is laid out once, as arrays that compiled loops walk over. Two threads work on
-separate branches of the tree (`work_partition`).
+separate branches of the tree (`two_threads`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from app.engine.inference.exponential import exponentiate
 from app.engine.inference.factor_products import Addition, additions, row_starts
 from app.engine.inference.junction_tree import JunctionTree, cells_of
 from app.engine.inference.measurements import AxisNames, table_order
-from app.engine.inference.two_threads import run_both
-from app.engine.inference.work_partition import DividedTree
+from app.engine.inference.two_threads import DividedTree, run_both
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

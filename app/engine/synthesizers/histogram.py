@@ -28,9 +28,8 @@ from app.engine.columns.private_bins import (
 )
 from app.engine.columns.resources import bounded, header_cells
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
-from app.engine.inference.controlled_rounding import round_keeping_margins
 from app.engine.inference.projection import onto_simplex
-from app.engine.inference.rounding import apportion, shuffled_cells
+from app.engine.inference.rounding import apportion, round_keeping_margins, shuffled_cells
 from app.engine.inference.shrinkage import CountNoise, shrink_counts
 from app.engine.method import (
     Case,

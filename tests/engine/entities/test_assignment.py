@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.engine.entities import assignment
-from app.engine.entities.assignment import Target, expected_distinct, grouped
-from app.engine.entities.statistics import (
+from app.engine.entities.assignment import (
+    Target,
     distinct_values,
+    expected_distinct,
+    grouped,
     rows_of_values,
     squares_of_rows,
 )

@@ -15,7 +15,7 @@ from small_tables import EXACT, LIMITS, ROW, colours, digits, quiet, session_on
 
 from app.engine.catalog import registry
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.entities.column_profile import ColumnProfile
+from app.engine.entities.assignment import distinct_values, rows_of_values
 from app.engine.entities.contribution_choice import chosen_rule
 from app.engine.entities.measurement import (
     MeasuredEntities,
@@ -26,8 +26,7 @@ from app.engine.entities.measurement import (
 )
 from app.engine.entities.model import Entities
 from app.engine.entities.params import EntityForm, chosen_columns
-from app.engine.entities.rows_per_entity import RowsPerEntity, row_edges
-from app.engine.entities.statistics import distinct_values, rows_of_values
+from app.engine.entities.profiles import ColumnProfile, RowsPerEntity, row_edges
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss

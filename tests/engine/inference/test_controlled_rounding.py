@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from app.engine.inference.controlled_rounding import round_keeping_margins
+from app.engine.inference.rounding import round_keeping_margins
 
 shares = arrays(
     np.float64, array_shapes(min_dims=1, max_dims=4, max_side=6), elements=st.floats(0, 1)

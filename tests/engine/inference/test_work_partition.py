@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import noisy, random_joint, sampled_counts
 
-from app.engine.inference import balancing, propagation, two_threads, work_partition
+from app.engine.inference import balancing, propagation, two_threads
 from app.engine.inference.estimation import fit
 from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.propagation import Propagation
-from app.engine.inference.work_partition import DividedTree
+from app.engine.inference.two_threads import DividedTree
 
 
 @pytest.fixture(autouse=True)
 def _small_work_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_partition, "_LEAST_CELLS", 1)
+    monkeypatch.setattr(two_threads, "_LEAST_CELLS", 1)
     monkeypatch.setattr(balancing, "_MANY_ROWS", 1)
 
 
@@ -69,7 +69,7 @@ def test_two_like_branches_go_to_a_thread_each_and_the_link_between_them_is_the_
 
 
 def test_a_small_part_is_not_given_to_the_second_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_partition, "_LEAST_CELLS", 19)
+    monkeypatch.setattr(two_threads, "_LEAST_CELLS", 19)
     shape = {"a": 9, "b": 2, "c": 2, "d": 9}
     divided = DividedTree.of(JunctionTree.of(shape, [("a", "b"), ("b", "c"), ("c", "d")]))
     assert not divided.other.size

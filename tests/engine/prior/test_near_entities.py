@@ -19,7 +19,7 @@ from app.engine.method.model_file import ModelFormatError
 from app.engine.prior.distances import PairDistances
 from app.engine.prior.drift import near_entities
 from app.engine.prior.entities import near_entities as room
-from app.engine.prior.entities.dependence import constant_within_entities
+from app.engine.prior.entities.fitting import constant_within_entities
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.near_entities import MOST_ROWS, WeightedEntities, may_use_entities
 from app.engine.prior.entities.selection import Option, most_informative

@@ -14,12 +14,12 @@ from small_tables import EXACT, digits
 
 from app.engine.columns.axes import choose_axes
 from app.engine.grouping import Grouping
-from app.engine.prior.entities.dependence import (
+from app.engine.prior.entities.fitting import (
     most_and_least_dependent,
     mutual_information,
     pools,
 )
-from app.engine.prior.entities.missing_values import (
+from app.engine.prior.entities.rows import (
     OneWay,
     mixed,
     with_missing_values,

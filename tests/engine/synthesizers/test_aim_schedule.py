@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
+from app.engine.synthesizers.aim.budget import Schedule, expected_winners
 
 RHO = PrivacyLoss.zcdp(12_000)
 EPSILON = PrivacyLoss.pure(12_000)

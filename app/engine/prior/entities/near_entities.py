@@ -27,10 +27,13 @@ from app.engine.prior.entities.fitting import (
     row_weights,
     weighted_units,
 )
-from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel
 from app.engine.prior.entities.params import PublicEntityUse, PublicReweightedParams
-from app.engine.prior.entities.rows import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.rows import (
+    changes_keeping_rules,
+    rows_keeping_rules,
+    with_missing_values,
+)
 from app.engine.prior.entities.selection import most_informative
 from app.engine.prior.public_model import compared_cells, most_pair_cells
 from app.engine.privacy.loss import PrivacyLoss

@@ -19,10 +19,15 @@ from app.engine.privacy.scores import expected_distance_errors
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.aim import bounds
-from app.engine.synthesizers.aim.budget import budget_weights, first_schedule, usual_shares
+from app.engine.synthesizers.aim.budget import (
+    Schedule,
+    budget_weights,
+    expected_winners,
+    first_schedule,
+    usual_shares,
+)
 from app.engine.synthesizers.aim.candidates import MOST_MEASURED_CELLS, MOST_OFFERED_CELLS
 from app.engine.synthesizers.aim.params import AimParams, workload_of
-from app.engine.synthesizers.aim.schedule import Schedule, expected_winners
 from app.engine.synthesizers.aim.workload import (
     MOST_CANDIDATES,
     Clique,

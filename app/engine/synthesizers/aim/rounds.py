@@ -14,8 +14,8 @@ from app.engine.inference.measurements import NoisyMarginal
 from app.engine.inference.model import GraphicalModel
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.unit_budget import UnitBudget
+from app.engine.synthesizers.aim.budget import Schedule
 from app.engine.synthesizers.aim.candidates import CandidatePool, Noise, OpenCandidate
-from app.engine.synthesizers.aim.schedule import Schedule
 from app.engine.synthesizers.aim.tuning import TUNING
 from app.engine.synthesizers.aim.workload import Clique
 

@@ -22,10 +22,13 @@ from app.engine.method import (
     Synthesizer,
 )
 from app.engine.prior.entities.fitting import fitted, one_way, unit_weights
-from app.engine.prior.entities.missing_values import with_missing_values
 from app.engine.prior.entities.model import PublicReweightedModel, load_model
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.prior.entities.rows import changes_keeping_rules, rows_keeping_rules
+from app.engine.prior.entities.rows import (
+    changes_keeping_rules,
+    rows_keeping_rules,
+    with_missing_values,
+)
 from app.engine.prior.entities.selection import most_informative
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count
