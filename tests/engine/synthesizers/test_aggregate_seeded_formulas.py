@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Level, candidates
 from app.engine.synthesizers.aggregate_seeded.budget import (
+    BudgetWeights,
     adaptive_threshold,
-    divided,
     first_threshold,
 )
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
@@ -38,16 +38,16 @@ def test_sigmas_spend_what_the_percentiles_leave() -> None:
     assert sum(1 / (2 * scale**2) for scale in scales) == pytest.approx(0.02 * 0.99)
 
 
-def test_the_division_of_a_loss_has_these_sigmas_and_exceeds_nothing() -> None:
+def test_the_split_of_a_budget_has_these_sigmas_and_exceeds_nothing() -> None:
     loss = PrivacyLoss.zcdp(20 * 10**9)  # rho 0.02
-    division = divided(loss, 0.005, 0.01, (1, 1 / 2, 1 / 3))
+    budget = BudgetWeights(0.005, 0.01, (1, 1 / 2, 1 / 3)).split(loss)
     expected = sigmas(0.02 * 0.995, 0.01, (1, 1 / 2, 1 / 3))
-    assert [division.sigma(length) for length in (1, 2, 3)] == pytest.approx(expected, rel=1e-6)
-    assert division.sizes.value == pytest.approx(0.005 * 0.02)
+    assert [budget.sigma(length) for length in (1, 2, 3)] == pytest.approx(expected, rel=1e-6)
+    assert budget.size.value == pytest.approx(0.005 * 0.02)
     epsilon = quantile_epsilon(0.02 * 0.995, 0.01, 3)
-    assert [part.value for part in division.quantiles] == pytest.approx([epsilon**2 / 8] * 3)
-    spent = division.sizes.amount
-    spent += sum(part.amount for part in division.quantiles + division.counts)
+    assert [part.value for part in budget.percentiles] == pytest.approx([epsilon**2 / 8] * 3)
+    spent = budget.size.amount
+    spent += sum(part.amount for part in budget.percentiles + budget.counts)
     assert loss.amount - 7 <= spent <= loss.amount
 
 

@@ -1,4 +1,4 @@
-"""Noisy counts of combinations of items: which are asked for, which are kept, and how."""
+"""Noisy counts of combinations of items: which are candidates, and which are kept."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Aggregates:
     def from_arrays(
         cls, arrays: Mapping[str, NDArray[Any]], length: int, most_items: int
     ) -> Aggregates:
-        """Stored aggregates; raises `ModelFormatError` for what no run would have stored."""
+        """Stored aggregates; raises `ModelFormatError` for what no run stores."""
         kept = cls(most_items, ())
         for size in range(1, length + 1):
             items = arrays.get(f"items_{size}")
@@ -120,15 +120,15 @@ class Aggregates:
 def candidates(below: Level, axis: NDArray[np.int64], most: int) -> Items:
     """All combinations one longer whose every part is in `below`, at most `most` of them.
 
-    `axis` tells the axis of each item; a combination holds one item of an axis. It is made
-    from `below` alone, so that it is as public as the counts are. If there would be more
-    than `most`, the smaller half of `below` is left out, again and again.
+    `axis` is the axis of each item; a combination holds one item of an axis. While there would
+    be more than `most`, the half of `below` with smaller counts is left out.
     """
+    # Made from noisy counts alone, so listing candidates costs no privacy loss.
     while True:
         level = below.length + 1
         tree = TupleTree.of(below.items, len(axis))
         groups = _groups(below.items)
-        number = int(_join(below.items, groups, axis, tree.tuples, *tree.arrays, _NOTHING)[0])
+        number = int(_join(below.items, groups, axis, tree.tuples, *tree.arrays, _NO_ROOM)[0])
         if number <= most:
             out = np.empty((number, level), dtype=np.int32)
             _join(below.items, groups, axis, tree.tuples, *tree.arrays, out)
@@ -136,7 +136,7 @@ def candidates(below: Level, axis: NDArray[np.int64], most: int) -> Items:
         below = below.largest(len(below) // 2)
 
 
-_NOTHING = np.empty((0, 0), dtype=np.int32)
+_NO_ROOM = np.empty((0, 0), dtype=np.int32)
 
 
 def _groups(items: Items) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
-"""How the loss is divided over the lengths, and which counts are kept: the published formulas.
+"""How the budget is split among lengths, and which counts are kept: the published formulas.
 
 Source: "Differentially private aggregation and synthesis" (Synthetic Data Showcase,
-Microsoft, 2022), sections 3.2 and 3.3, with the corrections told at each formula.
+Microsoft, 2022), sections 3.2 and 3.3, with corrections beside the formulas.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """1 / sqrt(2 rho), or a number beyond any noise for nothing."""
+    """1 / sqrt(2 rho); beyond any noise where rho is 0."""
     return 1 / math.sqrt(2 * loss.value) if loss.amount > 0 else UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """Parts of a session's loss: the sizes, then for each length a percentile and the counts."""
+class CombinationBudget:
+    """The loss of the table's size, then of a percentile and of the counts of each length."""
 
-    sizes: PrivacyLoss
-    quantiles: tuple[PrivacyLoss, ...]
+    size: PrivacyLoss
+    percentiles: tuple[PrivacyLoss, ...]
     counts: tuple[PrivacyLoss, ...]
 
     def sigma(self, length: int) -> float:
@@ -44,23 +44,26 @@ class Division:
         return scale_of(self.counts[length - 1])
 
     @property
-    def smallest(self) -> int:
-        """The smallest part, in the ledger's units: what it buys must be paid with something."""
-        return min(part.amount for part in (self.sizes, *self.quantiles, *self.counts))
+    def least(self) -> PrivacyLoss:
+        return min((self.size, *self.percentiles, *self.counts), key=lambda part: part.amount)
 
 
-def divided(
-    loss: PrivacyLoss, size_share: float, quantile_share: float, proportions: Sequence[float]
-) -> Division:
-    """`size_share` of the loss for the sizes; of the rest, `quantile_share` in equal parts for
-    the percentiles, and what is left in proportion to 1 / p_k^2."""
-    length = len(proportions)
-    rest = 1 - size_share
-    inverse = [1 / proportion**2 for proportion in proportions]
-    total = math.fsum(inverse)
-    parts = loss.split(
-        [size_share]
-        + [rest * quantile_share / length] * length
-        + [rest * (1 - quantile_share) * each / total for each in inverse]
-    )
-    return Division(parts[0], parts[1 : 1 + length], parts[1 + length :])
+@dataclass(frozen=True, slots=True)
+class BudgetWeights:
+    """Parts of the whole for the size, and of the rest for all percentiles. What is left goes to
+    the counts, in proportion to 1 / p_k^2."""
+
+    size: float
+    percentiles: float
+    proportions: Sequence[float]
+
+    def split(self, loss: PrivacyLoss) -> CombinationBudget:
+        length, rest = len(self.proportions), 1 - self.size
+        inverse = [1 / proportion**2 for proportion in self.proportions]
+        total = math.fsum(inverse)
+        parts = loss.split(
+            [self.size]
+            + [rest * self.percentiles / length] * length
+            + [rest * (1 - self.percentiles) * each / total for each in inverse]
+        )
+        return CombinationBudget(parts[0], parts[1 : 1 + length], parts[1 + length :])

@@ -1,13 +1,13 @@
 """Values for the required columns that the synthesis left open.
 
 The synthesis stops where every further item would make a combination that was not kept. A
-column that may be empty is left empty then, as published; a required one has to have some
-value. It is drawn from what its own counts still leave, in proportion to how well each item
-goes with the record: the product over the record's items of observed over expected counts of
-the pair. Of a pair that was not kept only an upper bound is known, the count at which it
-would have been; it speaks against the pair where even that is below what is expected.
+column that may be empty is then left empty, as published; a required one needs a value. It is
+drawn from the items that its counts have left, in proportion to how well each fits the record:
+the product over the record's items of observed over expected counts of the pair. For a pair that
+was not kept only an upper bound is known, the count at which it would have been kept. It lowers
+the product where even that bound is below the expected count.
 
-Where nothing may be made up, rows with an open place are dropped instead and others tried.
+With `counted`, rows with an open place are dropped instead, and others are tried.
 """
 
 from __future__ import annotations
@@ -21,17 +21,10 @@ from numpy.typing import NDArray
 from app.engine.compiled import compiled
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates
 from app.engine.synthesizers.aggregate_seeded.synthesis import NO_ITEM, draw
+from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
 
-_SMALLEST_LOG = -12.0
-TRIES = 8
-"""For each row asked for, the most that are made where some are dropped."""
-_FRUGAL_TRIES = 4
-"""After so many, items are used as often as it takes: the last of them no longer fit together."""
-_TURNS_PER_TRY = 16
-"""Rows are made in turns, which shrink no further than to this part of those asked for."""
-
+# Makes a number of records from the items available, and lowers their numbers.
 Make = Callable[[NDArray[np.int64], int], NDArray[np.int32]]
-"""Makes so many records of items that are available, which it takes down."""
 
 
 def affinities(
@@ -53,7 +46,7 @@ def affinities(
             table[one, other] = table[other, one] = seen
     table[axis[:, None] == axis[None, :]] = 0.0
     finite: NDArray[np.float64] = np.nan_to_num(table, posinf=0.0)
-    return np.maximum(finite, _SMALLEST_LOG).astype(np.float32)
+    return np.maximum(finite, TUNING.least_log).astype(np.float32)
 
 
 def complete(
@@ -67,8 +60,8 @@ def complete(
 ) -> None:
     """Fills the open places of `columns` in `records`, in place.
 
-    `available` is taken down; where a column has nothing left, `fallback` gives the weights,
-    and a place stays open if those are all 0 too.
+    Numbers in `available` are lowered. Where a column has none left, `fallback` gives the
+    weights; a place stays open if those are all 0 too.
     """
     order = np.argsort(axis, kind="stable")
     starts = np.searchsorted(axis[order], np.arange(records.shape[1] + 1))
@@ -78,16 +71,16 @@ def complete(
 def whole_records(
     make: Make, columns: NDArray[np.int64], available: NDArray[np.int64], rows: int
 ) -> NDArray[np.int32]:
-    """At most `rows` records that have an item in each of `columns`, none filled in.
+    """At most `rows` records with an item in each of `columns`, none of them filled in.
 
     The items of a record that is dropped are available again.
     """
     plenty = np.where(available > 0, rows, 0)
     kept = [make(available, 0)]
-    missing, left = rows, TRIES * rows
+    missing, left = rows, TUNING.tries * rows
     while missing and left:
-        stock = available if left > (TRIES - _FRUGAL_TRIES) * rows else plenty.copy()
-        records = make(stock, min(left, max(missing, rows // _TURNS_PER_TRY)))
+        stock = available if left > (TUNING.tries - TUNING.frugal_tries) * rows else plenty.copy()
+        records = make(stock, min(left, max(missing, rows // TUNING.turns_per_try)))
         left -= len(records)
         places = np.flatnonzero((records[:, columns] >= 0).all(axis=1))[:missing]
         returned = np.delete(records, places, axis=0)

@@ -1,4 +1,4 @@
-"""Which items there are: the cells of the chosen columns, less those that mean nothing."""
+"""Which items there are: the cells of the chosen columns, without those for absent values."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Layout:
     """Items are numbered through the cells of the columns in order; a column in `parts` has an
     item for each part instead.
 
-    `absent` is, for each column, the cell that counts as no item at all, or None where every
-    cell is an item and a row must have one (None also for a column of parts). An *axis* holds
-    the items that exclude each other: those of a column, or one part alone.
+    `absent` holds the cell of each column that is no item; None where a row must have an item, and
+    for a column of parts. An *axis* holds items that exclude each other: those of a column, or
+    one part alone.
     """
 
     axes: Axes
@@ -39,7 +39,7 @@ class Layout:
 
     @classmethod
     def of(cls, schema: Schema, axes: Axes, params: AggregateSeededParams) -> Layout:
-        """A column's nothing is its zero, if zeros of the column are not sensitive; else null."""
+        """The absent cell of a column is its zero, if its zeros are not sensitive, else null."""
         parts = {
             name: parts_of(schema.column(name), separator)
             for name, separator in params.multi_value_columns.items()
@@ -88,36 +88,34 @@ class Layout:
         return np.repeat(np.arange(len(self.axis_sizes)), self.axis_sizes)
 
     def _single(self) -> list[tuple[str, int, int, int | None]]:
-        """Of each column that is no column of parts: name, axis, first item, nothing."""
+        """Name, axis, first item and absent cell of each column that is not in `parts`."""
         return [
-            (name, int(self.axis[offset]), int(offset), nothing)
-            for name, offset, nothing in zip(
-                self.axes.names, self.offsets, self.absent, strict=True
-            )
+            (name, int(self.axis[offset]), int(offset), absent)
+            for name, offset, absent in zip(self.axes.names, self.offsets, self.absent, strict=True)
             if name not in self.parts
         ]
 
     @cached_property
     def required(self) -> NDArray[np.int64]:
         """Axes of which a row must have an item."""
-        must = [axis for _, axis, _, nothing in self._single() if nothing is None]
+        must = [axis for _, axis, _, absent in self._single() if absent is None]
         return np.array(must, dtype=np.int64)
 
     @cached_property
     def fillable(self) -> NDArray[np.int64]:
-        """Axes of all columns but those of parts, whose parts may all be missing."""
+        """Axes of all columns but those in `parts`, whose parts may all be missing."""
         return np.array([axis for _, axis, _, _ in self._single()], dtype=np.int64)
 
     def singles(self) -> NDArray[np.int32]:
         """All items, shape (items, 1)."""
         items = np.arange(self.most_items, dtype=np.int32)
-        gone = [first + nothing for _, _, first, nothing in self._single() if nothing is not None]
-        return np.delete(items, gone)[:, None]
+        absent = [first + cell for _, _, first, cell in self._single() if cell is not None]
+        return np.delete(items, absent)[:, None]
 
     def sums_of_items(
         self, items: NDArray[np.int32], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Of each item, the sum of noisy `counts` of the combinations that hold it.
+        """For each item the sum of noisy `counts` of the combinations that hold it.
 
         Within an axis the sums are projected onto non-negative ones of the same total.
         """
@@ -130,16 +128,16 @@ class Layout:
         return np.rint(sums).astype(np.int64)
 
     def cells(self, records: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
-        """The cell of each record in each column; an open place is the column's nothing.
+        """The cell of each record in each column; an open place is the absent cell.
 
-        Of a column of parts it is the cell that has most of the record's parts and no other;
-        where every cell has some other, the one with the fewest.
+        A column of parts gets the cell with most of the record's parts and no other; where every
+        cell has another, one with the fewest others.
         """
         cells = {}
-        for name, axis, first, nothing in self._single():
+        for name, axis, first, absent in self._single():
             items = records[:, axis].astype(np.int64)
             cells[name] = items - first
-            cells[name][items < 0] = 0 if nothing is None else nothing
+            cells[name][items < 0] = 0 if absent is None else absent
         for name, parts in self.parts.items():
             first = int(self.offsets[self.axes.names.index(name)])
             axes = self.axis[first : first + len(parts.names)]
@@ -151,9 +149,9 @@ class Layout:
         rows = len(codes[self.axes.names[0]])
         table = np.full((rows, len(self.axis_sizes)), -1, dtype=np.int32)
         groupings = self.axes.groupings
-        for name, axis, first, nothing in self._single():
+        for name, axis, first, absent in self._single():
             cells = groupings[name].cell_of(codes[name])
-            table[:, axis] = np.where(cells == nothing, -1, cells + first)
+            table[:, axis] = np.where(cells == absent, -1, cells + first)
         for name, parts in self.parts.items():
             cells = groupings[name].cell_of(codes[name])
             first = int(self.offsets[self.axes.names.index(name)])

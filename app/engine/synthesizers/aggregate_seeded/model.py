@@ -30,8 +30,8 @@ _MOST_ROWS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """The form's options that the synthesis needs."""
+class RowOptions:
+    """The fields of the form that sampling needs."""
 
     use_synthetic_counts: bool
     weight_selection_percentile: float
@@ -49,9 +49,9 @@ class Making:
         }
 
     @classmethod
-    def from_json(cls, wire: Any) -> Making:
+    def from_json(cls, wire: Any) -> RowOptions:
         try:
-            making = cls(
+            options = cls(
                 bool(wire["use_synthetic_counts"]),
                 float(wire["weight_selection_percentile"]),
                 float(wire["scale_factor"]),
@@ -60,11 +60,12 @@ class Making:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFormatError("the stored model has no valid options") from error
-        if making.complete not in get_args(Completion):
+        if options.complete not in get_args(Completion):
             raise ModelFormatError("the stored model has no valid options")
-        if not (0 < making.weight_selection_percentile <= 100 and 0 < making.scale_factor <= 1000):
+        percentile, scale = options.weight_selection_percentile, options.scale_factor
+        if not (0 < percentile <= 100 and 0 < scale <= 1000):
             raise ModelFormatError("the stored model has no valid options")
-        return making
+        return options
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,20 @@ class AggregateSeededModel(Model):
     """The kept combinations, the noisy size of the table, and how to make rows.
 
     `unseen` is the count that stands for a pair that was not kept, where a row is completed.
-    `in_pairs`, shape (items,), holds the counts of pairs of each item, None where shares are of
-    singles alone.
+    `in_pairs`, shape (items,), holds the counts of each item's pairs; None where only its own
+    count matters.
     """
 
     layout: Layout
     aggregates: Aggregates
     size: Size
-    making: Making
+    options: RowOptions
     unseen: float
     in_pairs: NDArray[np.int64] | None = None
 
     @property
     def noisy_rows(self) -> int:
-        return self.size.rows if self.making.rows is None else self.making.rows
+        return self.size.rows if self.options.rows is None else self.options.rows
 
     def sample(self, rows: int | None, rng: np.random.Generator) -> Table:
         """As many rows; fewer only where `complete` is `counted`."""
@@ -97,7 +98,7 @@ class AggregateSeededModel(Model):
 
     def records(self, rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
         """Items of each synthetic row in each column, -1 for none, in random order."""
-        scale = self.making.scale_factor * rows / max(self._units, 1)
+        scale = self.options.scale_factor * rows / max(self._units, 1)
         available = self._available(rows, scale, rng)
 
         def make(stock: NDArray[np.int64], number: int) -> NDArray[np.int32]:
@@ -106,12 +107,12 @@ class AggregateSeededModel(Model):
                 self.layout.axis,
                 stock,
                 number,
-                Rules(self.making.use_synthetic_counts, self.making.weight_selection_percentile),
+                Rules(self.options.use_synthetic_counts, self.options.weight_selection_percentile),
                 int(rng.integers(2**63)),
                 scale,
             )
 
-        if self.making.complete == "counted":
+        if self.options.complete == "counted":
             records = whole_records(make, self.layout.required, available, rows)
             rng.shuffle(records)
             return records
@@ -142,7 +143,7 @@ class AggregateSeededModel(Model):
         return self.size.rows if self.size.entities is None else self.size.entities
 
     def _completed_columns(self) -> NDArray[np.int64]:
-        return self.layout.fillable if self.making.complete == "all" else self.layout.required
+        return self.layout.fillable if self.options.complete == "all" else self.layout.required
 
     def _single_counts(self) -> NDArray[np.int64]:
         counts = np.zeros(self.layout.most_items, dtype=np.int64)
@@ -151,7 +152,7 @@ class AggregateSeededModel(Model):
         return counts
 
     def _available(self, rows: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
-        """How often each item may be used: its count; in a required column `rows` in all."""
+        """How often each item may be used: by its count; in a required column `rows` in all."""
         counts = self._single_counts()
         available: NDArray[np.int64] = np.rint(counts * scale).astype(np.int64)
         for column in self.layout.required:
@@ -161,7 +162,7 @@ class AggregateSeededModel(Model):
         return available
 
     def _shares(self, counts: NDArray[np.int64], mine: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Shares of a column's items: by their counts, and half by those of their pairs."""
+        """Shares of a column's items: the mean of those by their counts and by their pairs."""
         units = max(self._units, 1)
         shares = onto_simplex(counts.astype(np.float64), units) / units
         if self.in_pairs is None:
@@ -180,7 +181,7 @@ class AggregateSeededModel(Model):
         complete(records, columns, self.layout.axis, available, self._fallback(), affinity, seed)
 
     def _fallback(self) -> NDArray[np.int64]:
-        """Weights of a required column that has used up its counts; even ones if it has none."""
+        """Weights for a required column whose counts are used up; equal ones if it has none."""
         counts = self._single_counts()
         fallback = np.zeros(len(counts), dtype=np.int64)
         for column in self.layout.required:
@@ -196,7 +197,7 @@ class AggregateSeededModel(Model):
             "parts": {name: _parts_to_json(parts) for name, parts in self.layout.parts.items()},
             "length": self.aggregates.length,
             "size": self.size.to_json(),
-            "making": self.making.to_json(),
+            "making": self.options.to_json(),
             "unseen": self.unseen,
         }
         arrays = {
@@ -222,7 +223,7 @@ class AggregateSeededModel(Model):
             layout,
             Aggregates.from_arrays(arrays, length, layout.most_items),
             Size.from_json(header.get("size"), unit),
-            Making.from_json(header.get("making")),
+            RowOptions.from_json(header.get("making")),
             unseen,
             stored_counts(arrays, "in_pairs", (layout.most_items,))
             if "in_pairs" in arrays

@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from app.engine.columns.axes import Bins
 from app.engine.method import Params
 from app.engine.method.presets import PresetParams
+from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
 
-LONGEST = 6
+MOST_LENGTH = 6
 _Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Eta = Annotated[float, Field(gt=0, le=1)]
 Bound = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -24,8 +25,8 @@ class FixedThresholds(Params):
 
 
 class AdaptiveThresholds(Params):
-    """`values[k - 2]` is eta_k: the share of the noise of empty combinations, on both sides of
-    0, that lies beyond the threshold."""
+    """`values[k - 2]` is eta_k: the probability that the noise of an empty combination lies beyond
+    the threshold, on both sides of 0."""
 
     type: Literal["adaptive"] = Field(description="Thresholds follow the noise.")
     values: tuple[Eta, ...] = Field(description="eta_k in (0, 1] for each length from 2.")
@@ -38,26 +39,26 @@ Mode = Literal["uncontrolled", "progressive", "balanced", "minimise", "graded"]
 
 class AggregateSeededParams(PresetParams):
     preset: Literal["sprint3"] | None = Field(
-        None, description="A named set-up whose fields stand where the request gives none."
+        None, description="A named set-up; other params override it."
     )
     columns: tuple[str, ...] | None = Field(None, description="Columns; all if omitted.")
     bins: dict[str, Bins] = Field(
         default_factory=dict, description="Bins of a column, in place of its dictionary's."
     )
     reporting_length: int = Field(
-        3, ge=1, le=LONGEST, description="R: the most items of a combination that is counted."
+        3, ge=1, le=MOST_LENGTH, description="R: the most items of a combination that is counted."
     )
     percentile_percentage: int = Field(
         99, ge=1, le=100, description="The percentile of combinations per unit that all count."
     )
     percentile_epsilon_proportion: float = Field(
-        0.01, gt=0, lt=1, description="Share of the loss for the percentiles."
+        TUNING.percentiles, gt=0, lt=1, description="Part of the loss for the percentiles."
     )
     number_of_records_epsilon_proportion: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Share of the loss for the number of rows (and entities): 0.005, or 0.06 on "
+        description="Part of the loss for the number of rows (and entities): 0.005, or 0.06 on "
         "an entity unit, whose rows are counted with more noise.",
     )
     sigma_proportions: Literal["long", "short", "balanced"] | tuple[_Positive, ...] = Field(
@@ -79,7 +80,7 @@ class AggregateSeededParams(PresetParams):
         "is needed with a declared domain, and none is spent.",
     )
     use_synthetic_counts: bool = Field(
-        False, description="Subtract what is synthesised already from the counts that weigh."
+        False, description="Subtract combinations of rows made so far from the counts that weigh."
     )
     weight_selection_percentile: float = Field(
         95.0, gt=0, le=100, description="Of the counts of all combinations that an item adds."
@@ -92,8 +93,8 @@ class AggregateSeededParams(PresetParams):
     )
     sensitive_zeros: tuple[str, ...] | None = Field(
         None,
-        description="Columns whose zeros are values; zeros of the others mean that there is "
-        "nothing. All columns if omitted.",
+        description="Columns whose zeros are values; zeros of the others mean that the value is "
+        "absent. All columns if omitted.",
     )
     multi_value_columns: dict[str, Annotated[str, Field(min_length=1, max_length=8)]] = Field(
         default_factory=dict,
@@ -175,7 +176,8 @@ class AggregateSeededParams(PresetParams):
             case "minimise":
                 return (0.01,) * lengths
             case "graded":
-                return tuple(min(0.01 * 10**step, 1.0) for step in range(lengths))
+                eta, factor = TUNING.graded_eta, TUNING.graded_factor
+                return tuple(min(eta * factor**step, 1.0) for step in range(lengths))
             case "balanced":
                 return (0.55, *(1.0,) * (lengths - 1))[:lengths]
             case "progressive":

@@ -13,7 +13,8 @@ from app.engine.method import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 
-_FEW_ROWS = 2**16
+# Rows that are compared at once: their distances to all cells are held in memory.
+_ROWS_AT_ONCE = 2**16
 
 
 def parts_of(column: Column, separator: str) -> Parts:
@@ -37,11 +38,11 @@ def cells_of_sets(parts: Parts, held: NDArray[np.bool_]) -> NDArray[np.int64]:
         has[cell, list(numbers)] = 1
     distinct, inverse = np.unique(held, axis=0, return_inverse=True)
     nearest = np.empty(len(distinct), dtype=np.int64)
-    for begin in range(0, len(distinct), _FEW_ROWS):
-        part = distinct[begin : begin + _FEW_ROWS].astype(np.float32)
+    for begin in range(0, len(distinct), _ROWS_AT_ONCE):
+        part = distinct[begin : begin + _ROWS_AT_ONCE].astype(np.float32)
         shared = part @ has.T
         lacking = has.sum(axis=1) - shared
-        nearest[begin : begin + _FEW_ROWS] = np.argmin(
+        nearest[begin : begin + _ROWS_AT_ONCE] = np.argmin(
             lacking * (len(parts.names) + 1) - shared, axis=1
         )
     cells: NDArray[np.int64] = nearest[inverse.reshape(-1)]

@@ -88,7 +88,7 @@ def synthesised(
 ) -> NDArray[np.int32]:
     """`rows` records, int32 of shape (rows, axes): the item on each axis, or -1.
 
-    `available`, shape (items,), is how often each item may still be used; it is taken down.
+    `available`, shape (items,), is how often each item may still be used; it is lowered.
     Counts are multiplied by `scale` before synthesised ones are subtracted.
     Every combination of at most R items in a record is one of the aggregates.
     """

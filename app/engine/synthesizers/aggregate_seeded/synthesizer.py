@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import choose_axes
-from app.engine.columns.contribution import UNMEASURED, noise_problems
-from app.engine.columns.resources import message_problems, run_problems, table_bytes
+from app.engine.columns.contribution import UNMEASURED, noise_scale
+from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import Size, size_questions
 from app.engine.method import (
+    Case,
     Example,
     Limits,
-    Preflight,
+    Needs,
     Problem,
     Progress,
-    PublicFacts,
     Session,
+    Step,
     Synthesizer,
 )
 from app.engine.privacy.limits import MOST_ITEMS_OF_UNIT, MOST_STEPS_OF_ROW, steps_of_row
@@ -28,31 +29,29 @@ from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded.aggregates import Aggregates, Items, candidates
 from app.engine.synthesizers.aggregate_seeded.budget import (
-    Division,
+    BudgetWeights,
+    CombinationBudget,
     adaptive_threshold,
-    divided,
     first_threshold,
     scale_of,
 )
-from app.engine.synthesizers.aggregate_seeded.completion import TRIES
 from app.engine.synthesizers.aggregate_seeded.layout import Layout, layout_problems
-from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, Making
+from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, RowOptions
 from app.engine.synthesizers.aggregate_seeded.params import (
     AggregateSeededParams,
     FixedThresholds,
 )
+from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
 from app.engine.table import PublicTable
 
+# Pairs of items are held in a square array where rows are completed.
 MOST_ITEMS = 4096
-MOST_TUPLES = 100_000
-"""Candidates of one length; beyond, the parts of the smallest counts are left out."""
 
-_GRID_POINTS = 2000
+# 50 microseconds on a two-core machine for Adult, with 14 columns and R = 3.
 _SECONDS_PER_ROW = 1e-4
-"""On Adult, with 14 columns and R = 3, 50 microseconds on a two-core machine."""
 
+# Items, counts, trees of both sides, noise, and the followers of each part.
 _BYTES_PER_TUPLE = 400
-"""Items, counts, trees of both sides, noise, and the followers of each part."""
 
 
 class AggregateSeeded(Synthesizer):
@@ -71,37 +70,28 @@ class AggregateSeeded(Synthesizer):
         guarantee={"epsilon": 1, "delta": "2.5e-5"},
     )
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: AggregateSeededParams,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
-        limits: Limits,
-    ) -> Preflight:
-        axes, problems = choose_axes(schema, params.columns, params.bins)
+    def needs(self, case: Case, params: AggregateSeededParams) -> Needs:
+        axes, problems = choose_axes(case.schema, params.columns, params.bins)
         if not problems:
-            problems += layout_problems(schema, axes, params)
-        problems += message_problems(axes)
-        problems += _loss_problems(loss) + _item_problems(sum(axes.shape))
+            problems += layout_problems(case.schema, axes, params)
+        problems += _loss_problems(case.loss) + _item_problems(sum(axes.shape))
+        header = Needs(header_cells=header_cells(axes), problems=problems)
         if problems:
-            return Preflight(sum(axes.shape), 0, 0.0, problems)
-        layout = Layout.of(schema, axes, params)
+            return header + Needs(cells=sum(axes.shape))
+        layout, length = Layout.of(case.schema, axes, params), params.reporting_length
         sizes = layout.axis_sizes
-        tuples = _most_tuples(sizes, params.reporting_length)
-        memory = table_bytes(len(axes.names), limits) + _working_bytes(
-            sizes, params.reporting_length, tuples
+        tuples = _most_tuples(sizes, length)
+        errors = _errors(_budget(params, case.budget), len(sizes), case.unit)
+        counting = Needs(
+            cells=tuples,
+            memory_bytes=_working_bytes(sizes, length, tuples),
+            draws=tuples,
+            noise_scale=noise_scale(errors, Contribution()),
+            expected_error=errors[0],
+            steps=_making_rows(params, case.limits),
+            problems=_counting_problems(layout.most_of_row, length, case.unit),
         )
-        division = _division(params, UnitBudget(unit, loss))
-        errors = _expected_errors(division, len(sizes), unit, params.reporting_length)
-        problems = (
-            noise_problems(errors, Contribution())
-            + _row_problems(params, limits)
-            + _counting_problems(layout.most_of_row, params.reporting_length, unit)
-            + run_problems(memory, tuples, limits, len(axes.names))
-        )
-        return Preflight(tuples, memory, errors[0], problems)
+        return Needs.of_table(len(axes.names), case.limits) + header + counting
 
     def fit(
         self,
@@ -113,14 +103,14 @@ class AggregateSeeded(Synthesizer):
     ) -> AggregateSeededModel:
         axes, _ = choose_axes(session.schema, params.columns, params.bins)
         layout = Layout.of(session.schema, axes, params)
-        division = _division(params, UnitBudget(session.unit, session.allowance))
+        budget = _budget(params, UnitBudget(session.unit, session.allowance))
         progress(0.05, "counting")
-        size = _measured_size(session, division)
-        aggregation = _Aggregation(session, layout, params, division)
+        size = _measured_size(session, budget)
+        aggregation = _Aggregation(session, layout, params, budget)
         for length in range(1, params.reporting_length + 1):
             aggregation.add_length()
             progress(0.1 + 0.8 * length / params.reporting_length, "counting combinations")
-        making = Making(
+        options = RowOptions(
             params.use_synthetic_counts,
             params.weight_selection_percentile,
             params.aggregate_counts_scale_factor,
@@ -131,7 +121,7 @@ class AggregateSeeded(Synthesizer):
             layout,
             aggregation.aggregates,
             size,
-            making,
+            options,
             aggregation.unseen_pair,
             aggregation.in_pairs,
         )
@@ -141,34 +131,35 @@ class AggregateSeeded(Synthesizer):
 
 
 class _Aggregation:
-    """Length after length: list candidates, buy a limit, count, keep, cap."""
+    """Length after length: list candidates, measure a limit, count, keep, cap."""
 
     def __init__(
-        self, session: Session, layout: Layout, params: AggregateSeededParams, division: Division
+        self,
+        session: Session,
+        layout: Layout,
+        params: AggregateSeededParams,
+        budget: CombinationBudget,
     ) -> None:
         self._session = session
         self._layout = layout
         self._params = params
-        self._division = division
+        self._budget = budget
         self.aggregates = Aggregates(layout.most_items, ())
         self.unseen_pair = 1.0
         self.in_pairs: NDArray[np.int64] | None = None
-        """Of each item, the counts of pairs that hold it; None where shares are of singles."""
 
     def add_length(self) -> None:
-        items = self._candidates()
-        if not len(items):
-            self._add(items, np.zeros(0, dtype=np.int64), 0.0)
-            return
-        limit = self._limit(items)
-        items = self._above_threshold(items, limit)
+        items, limit = self._candidates(), 0
+        if len(items):
+            limit = self._limit(items)
+            items = self._above_threshold(items, limit)
         if not len(items):
             self._add(items, np.zeros(0, dtype=np.int64), 0.0)
             return
         limit = min(limit, self._most_held(items))
         length = items.shape[1]
         answer = self._session.tuples(
-            TupleCount(self._tuples(items), limit), self._division.counts[length - 1]
+            TupleCount(self._tuples(items), limit), self._budget.counts[length - 1]
         )
         threshold = self._threshold(length, limit)
         if length == 2:
@@ -183,34 +174,34 @@ class _Aggregation:
     def _candidates(self) -> Items:
         if not self.aggregates.levels:
             return self._layout.singles()
-        return candidates(self.aggregates.levels[-1], self._layout.axis, MOST_TUPLES)
+        return candidates(self.aggregates.levels[-1], self._layout.axis, TUNING.most_candidates)
 
     def _limit(self, items: Items) -> int:
-        """How many combinations of one unit count: a bought percentile of what units hold."""
+        """How many combinations of a unit count: a noisy percentile of those that units hold."""
         most = self._most_held(items)
-        points = np.unique(np.rint(np.linspace(0, most, min(most + 1, _GRID_POINTS))))
+        points = np.unique(np.rint(np.linspace(0, most, min(most + 1, TUNING.grid_points))))
         query = Quantile(
             TupleNumber(self._tuples(items)),
             self._params.percentile_percentage / 100,
             tuple(points.tolist()),
         )
-        bought = self._session.quantile(query, self._division.quantiles[items.shape[1] - 1])
-        return max(1, int(bought))
+        percentile = self._session.quantile(query, self._budget.percentiles[items.shape[1] - 1])
+        return max(1, int(percentile))
 
     def _above_threshold(self, items: Items, limit: int) -> Items:
-        """Without candidates that would be capped below the threshold in any case."""
+        """Without candidates that their caps keep below the threshold anyway."""
         length = items.shape[1]
         if length == 1:
             return items
         return items[self.aggregates.caps(items) > self._threshold(length, limit)]
 
     def _most_held(self, items: Items) -> int:
-        """The most of these that a unit can hold: one for each choice of columns and row."""
-        choices = np.unique(self._layout.axis[items], axis=0)
-        return min(len(choices) * self._session.unit.max_rows, len(items))
+        """The most of these that a unit can hold: one for each set of columns and row."""
+        sets = np.unique(self._layout.axis[items], axis=0)
+        return min(len(sets) * self._session.unit.max_rows, len(items))
 
     def _threshold(self, length: int, limit: int) -> float:
-        sigma = self._division.sigma(length)
+        sigma = self._budget.sigma(length)
         if length == 1:
             delta = self._params.delta
             return 0.0 if delta is None else first_threshold(sigma, limit, delta)
@@ -225,48 +216,46 @@ class _Aggregation:
         )
 
 
-def _division(params: AggregateSeededParams, budget: UnitBudget) -> Division:
-    share = params.number_of_records_epsilon_proportion
-    if share is None:
-        share = 0.005 if budget.unit.kind == "row" else 0.06
-    spendable = PrivacyLoss(budget.loss.kind, budget.loss.amount)
-    return divided(spendable, share, params.percentile_epsilon_proportion, params.proportions)
+def _budget(params: AggregateSeededParams, budget: UnitBudget) -> CombinationBudget:
+    size = params.number_of_records_epsilon_proportion
+    if size is None:
+        size = TUNING.size if budget.unit.kind == "row" else TUNING.size_of_entities
+    weights = BudgetWeights(size, params.percentile_epsilon_proportion, params.proportions)
+    return weights.split(PrivacyLoss(budget.loss.kind, budget.loss.amount))
 
 
 def _shares(params: AggregateSeededParams, unit: PrivacyUnit) -> str:
     return params.item_shares or ("singles" if unit.kind == "row" else "with_pairs")
 
 
-def _expected_errors(
-    division: Division, axes: int, unit: PrivacyUnit, length: int
-) -> tuple[float, ...]:
-    """Of a count of each length, at the largest limit, and of the number of rows."""
-    if division.smallest == 0:
+def _errors(budget: CombinationBudget, axes: int, unit: PrivacyUnit) -> tuple[float, ...]:
+    """For a count of each length, at the largest limit, and for the number of rows."""
+    # Every question is put, and the kernel refuses one without loss.
+    if budget.least.amount == 0:
         return (UNMEASURED,)
     of_counts = (
-        division.sigma(size) * math.sqrt(math.comb(axes, size) * unit.max_rows)
-        for size in range(1, length + 1)
+        budget.sigma(length) * math.sqrt(math.comb(axes, length) * unit.max_rows)
+        for length in range(1, len(budget.counts) + 1)
     )
-    return (*of_counts, scale_of(division.sizes) * unit.max_rows * math.sqrt(3 / 2))
+    # On an entity unit rows get two thirds of the loss of the size.
+    return (*of_counts, scale_of(budget.size) * unit.max_rows * math.sqrt(3 / 2))
 
 
-def _row_problems(params: AggregateSeededParams, limits: Limits) -> tuple[Problem, ...]:
-    rows = limits.rows if limits.rows is not None else params.target_number_of_records
-    tries = TRIES if params.complete == "counted" else 1
-    if rows is None or rows * tries * _SECONDS_PER_ROW <= limits.time_s / 2:
+def _making_rows(params: AggregateSeededParams, limits: Limits) -> tuple[Step, ...]:
+    rows, pointer = limits.rows, "/rows"
+    if rows is None:
+        rows, pointer = params.target_number_of_records, "/params/target_number_of_records"
+    if rows is None:
         return ()
+    tries = TUNING.tries if params.complete == "counted" else 1
     return (
-        Problem(
-            "/rows" if limits.rows is not None else "/params/target_number_of_records",
-            f"making {rows} rows would take about {round(rows * tries * _SECONDS_PER_ROW)} seconds",
-            "ask for fewer rows",
-        ),
+        Step(rows * tries * _SECONDS_PER_ROW, f"making {rows} rows", "ask for fewer rows", pointer),
     )
 
 
 def _counting_problems(items: int, length: int, unit: PrivacyUnit) -> tuple[Problem, ...]:
-    """What the kernel would refuse."""
-    steps = max(steps_of_row(items, size, MOST_TUPLES) for size in range(1, length + 1))
+    """What the kernel refuses."""
+    steps = max(steps_of_row(items, size, TUNING.most_candidates) for size in range(1, length + 1))
     if steps <= MOST_STEPS_OF_ROW and items * unit.max_rows <= MOST_ITEMS_OF_UNIT:
         return ()
     return (
@@ -278,9 +267,9 @@ def _counting_problems(items: int, length: int, unit: PrivacyUnit) -> tuple[Prob
     )
 
 
-def _measured_size(session: Session, division: Division) -> Size:
-    shares = (1.0,) if session.unit.kind == "row" else (2.0, 1.0)
-    answers = session.count(size_questions(session.unit), division.sizes, shares)
+def _measured_size(session: Session, budget: CombinationBudget) -> Size:
+    weights = (1.0,) if session.unit.kind == "row" else (2.0, 1.0)
+    answers = session.count(size_questions(session.unit), budget.size, weights)
     return Size.from_answers(session.unit, float(answers[0].values), answers)
 
 
@@ -290,7 +279,7 @@ def _loss_problems(loss: PrivacyLoss) -> tuple[Problem, ...]:
     return (
         Problem(
             "/guarantee",
-            "a unit counts in so many combinations that pure noise would drown them",
+            "a unit counts in so many combinations that pure noise would be larger than the counts",
             "ask for a guarantee with a delta, or in rho",
         ),
     )
@@ -309,12 +298,12 @@ def _item_problems(items: int) -> tuple[Problem, ...]:
 
 
 def _most_tuples(shape: tuple[int, ...], length: int) -> int:
-    """The most counts that a run asks for."""
+    """The most counts that a run measures."""
     totals = [1] + [0] * length
     for cells in shape:
         for size in range(length, 0, -1):
             totals[size] += totals[size - 1] * cells
-    return totals[1] + sum(min(total, MOST_TUPLES) for total in totals[2:])
+    return totals[1] + sum(min(total, TUNING.most_candidates) for total in totals[2:])
 
 
 def _working_bytes(shape: tuple[int, ...], length: int, tuples: int) -> int:
