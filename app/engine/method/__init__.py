@@ -12,8 +12,8 @@ from app.engine.method.model import CountsTable, Model
 from app.engine.method.needs import Needs, Question, Step
 from app.engine.method.params import Params
 from app.engine.method.preflight import Preflight, Problem
-from app.engine.method.session import Progress, Session
-from app.engine.method.synthesizer import Output, PublicUse, Synthesizer
+from app.engine.method.synthesizer import Output, Progress, PublicUse, Synthesizer
+from app.engine.privacy.session_base import Session
 
 __all__ = [
     "Case",

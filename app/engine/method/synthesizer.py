@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -14,8 +14,8 @@ from app.engine.method.example import Example
 from app.engine.method.model import Model
 from app.engine.method.needs import Needs
 from app.engine.method.preflight import Preflight, Problem
-from app.engine.method.session import Progress, Session
 from app.engine.privacy.loss import PrivacyLoss
+from app.engine.privacy.session_base import Session
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
@@ -25,6 +25,12 @@ PublicUse = Literal["no", "optional", "required"]
 
 # What a sample of a release may hold: synthetic rows, or post-processed counts.
 Output = Literal["rows", "counts"]
+
+
+class Progress(Protocol):
+    """Report a fraction in [0, 1] and the stage reached; public facts only."""
+
+    def __call__(self, fraction: float, stage: str) -> None: ...
 
 
 class Synthesizer(ABC):

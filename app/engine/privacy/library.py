@@ -14,35 +14,25 @@ from app.engine.privacy.accounting import open_guarantee
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Guarantee, PrivacyLoss
 from app.engine.privacy.questions import Answer, Question
-from app.engine.privacy.session_base import SessionBase
+from app.engine.privacy.session_base import Session
 from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 
 
-class LocalSession(SessionBase):
-    """The `Session` protocol straight onto a kernel."""
+class LocalSession(Session):
+    """A session straight onto a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-
-    @property
-    def schema(self) -> Schema:
-        return self._kernel.schema
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        return self._kernel.unit
-
-    @property
-    def allowance(self) -> PrivacyLoss:
-        return self._kernel.allowance
-
-    @property
-    def remaining(self) -> PrivacyLoss:
-        return self._kernel.remaining
+        self.schema, self.unit = kernel.schema, kernel.unit
+        self.allowance, self.remaining = kernel.allowance, kernel.remaining
 
     def _answer_to(self, question: Question) -> Answer:
-        return self._kernel.answer(self._kernel.admit(question))
+        try:
+            return self._kernel.answer(self._kernel.admit(question))
+        finally:
+            # What was charged stays charged where the answer failed.
+            self.schema, self.remaining = self._kernel.schema, self._kernel.remaining
 
 
 def open_session(

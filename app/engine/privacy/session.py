@@ -42,7 +42,7 @@ from app.engine.privacy.messages import (
 )
 from app.engine.privacy.queries import BudgetExhausted, FoundValues, QuestionRefused
 from app.engine.privacy.questions import Answer, Loss, Question, TrustedQuestion, ValuesQuestion
-from app.engine.privacy.session_base import SessionBase
+from app.engine.privacy.session_base import Session
 from app.engine.privacy.wire import (
     MOST_BYTES_FROM_CHILD,
     MOST_BYTES_TO_CHILD,
@@ -134,8 +134,8 @@ class ChildFailed(SessionEnded):
         self.detail = detail
 
 
-class RemoteSession(SessionBase):
-    """A synthesizer's end: the `Session` protocol over a connected socket.
+class RemoteSession(Session):
+    """A synthesizer's end: a session over a connected socket.
 
     Raises `BudgetExhausted` and `QuestionRefused` as the in-process form does, and
     `FrameError` when the worker has gone.
@@ -147,7 +147,6 @@ class RemoteSession(SessionBase):
         self.schema = opening.schema
         self.unit = opening.unit
         self.allowance = opening.allowance
-        # The allowance less what was charged, all of it public.
         self.remaining = opening.allowance
         # The job that the worker handed over (JSON), and the public arrays that came with it.
         self.task = opening.task

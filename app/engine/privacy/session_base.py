@@ -1,4 +1,4 @@
-"""The methods of `Session`, over anything that carries questions to a kernel."""
+"""The door to private rows, as a synthesizer holds it, over anything that carries questions."""
 
 from __future__ import annotations
 
@@ -34,16 +34,25 @@ from app.engine.privacy.questions import (
     TrustedQuestion,
     ValuesQuestion,
 )
+from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
 
 
-class SessionBase(ABC):
-    """Turns the calls of the `Session` protocol into questions, and answers into results.
+class Session(ABC):
+    """The only way for a synthesizer to learn about private rows.
+
+    `allowance` is the loss that the session was opened with, `remaining` what is left of it;
+    `schema` lists discovered values as soon as they are found. All of these are public.
 
     Every method is charged `loss` before noise is drawn, and raises `BudgetExhausted` where the
     session has less left, and `QuestionRefused` for a question that is malformed or does not fit
     the dictionary. Both depend on public facts alone. `KernelFailure` ends the session.
     """
+
+    schema: Schema
+    unit: PrivacyUnit
+    allowance: PrivacyLoss
+    remaining: PrivacyLoss
 
     @abstractmethod
     def _answer_to(self, question: Question) -> Answer:
@@ -56,7 +65,8 @@ class SessionBase(ABC):
 
         `loss` is divided in proportion to `shares`, equally if None. Values are int64 of shape
         `Measurement.shape`, in counts, or for a sum in steps of its column. A unit adds to each
-        what its contribution rule says (see `sensitivity`).
+        what its contribution rule says (see `sensitivity`). Counts, sums and counts of tuples may
+        be mixed: they are one joint measurement.
         """
         question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
         answer = self._answer_to(question)
@@ -83,7 +93,8 @@ class SessionBase(ABC):
 
     def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
         """Noisy distances of all candidates from their references: arrays of shape
-        (candidates,), float64, in counts. One joint measurement (see `scores`)."""
+        (candidates,), float64, in counts. One joint measurement; `expected_distance_errors` of
+        `scores` gives its standard errors beforehand."""
         answer = self._answer_to(ScoreQuestion(tuple(candidates), loss))
         assert isinstance(answer, Scored)
         return answer
