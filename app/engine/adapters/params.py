@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.engine.columns.axes import Bins
+from app.engine.columns.axes import OwnBins
 from app.engine.method import Params
 
 # A fitted model crosses the pipe to the worker in one message.
@@ -17,9 +17,7 @@ class AdaptedParams(Params):
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the synthetic table, two or more; all columns if omitted."
     )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    bins: OwnBins = Field(default_factory=dict)
 
 
 class AimParams(AdaptedParams):

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from app.engine.catalog import registry
 from app.engine.catalog.registry import AUTO
-from app.engine.columns.axes import Axes, Bins, choose_axes
+from app.engine.columns.axes import Axes, ChosenColumns, OwnBins, choose_axes
 from app.engine.columns.contribution import expected_error
 from app.engine.method import Params, PublicFacts, Synthesizer
 from app.engine.privacy.loss import PrivacyLoss
@@ -36,12 +36,8 @@ _FOR_COLUMNS = 0.25
 class AutoParams(Params):
     """What any method takes: name a synthesizer to set what is its own."""
 
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    columns: ChosenColumns = None
+    bins: OwnBins = Field(default_factory=dict)
     target: str | None = Field(
         None,
         description="A column whose dependence on the others matters most, as for a classifier; "

@@ -1,8 +1,8 @@
 """A third party's synthesizer, with a default for whatever its code leaves out.
 
 It may inherit `Synthesizer` or only have the members that the contract names: `name`, `title`,
-`reference`, `Params`, `check`, `fit`, `load`, and models with `sample` and `dump`. Beside these,
-what it says is taken, and what it does not say is as in the base class.
+`reference`, `Params`, `check`, `fit`, `load`, and models with `sample` and `dump`. Any other member
+that it has is used, and any that it lacks is as in the base class.
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ import numpy as np
 from app.engine.method import (
     CountsTable,
     ExpectedError,
-    Limits,
     Model,
     Preflight,
     Problem,
-    Progress,
-    PublicChunks,
-    PublicFacts,
-    Session,
     Synthesizer,
 )
-from app.engine.privacy.loss import PrivacyLoss
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.table import PublicTable, Table
+from app.engine.table import Table
 
 
 def adapted(theirs: Any) -> Synthesizer:
-    """A synthesizer that answers all that the contract asks, whatever `theirs` inherits."""
+    """A synthesizer with every member of the contract, whatever `theirs` inherits."""
     return _Adapted(theirs)
 
 
@@ -44,29 +38,14 @@ class _Adapted(Synthesizer):
             if hasattr(theirs, member):
                 setattr(self, member, getattr(theirs, member))
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: Any,
-        loss: PrivacyLoss,
-        public: PublicFacts | None,
-        limits: Limits,
-    ) -> Preflight:
-        checked: Preflight = self._theirs.check(schema, unit, params, loss, public, limits)
+    def check(self, *facts: Any, **named: Any) -> Preflight:
+        checked: Preflight = self._theirs.check(*facts, **named)
         return checked
 
-    def check_public(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: Any,
-        loss: PrivacyLoss,
-        public: PublicChunks,
-    ) -> Sequence[Problem]:
+    def check_public(self, *facts: Any, **named: Any) -> Sequence[Problem]:
         if not self.looks_at_public_rows:
             return ()
-        return tuple(self._theirs.check_public(schema, unit, params, loss, public))
+        return tuple(self._theirs.check_public(*facts, **named))
 
     @property
     def looks_at_public_rows(self) -> bool:
@@ -75,25 +54,18 @@ class _Adapted(Synthesizer):
         return hasattr(self._theirs, "check_public")
 
     def delta_share(self, params: Any, schema: Schema) -> float:
-        """Earlier versions of the contract had it in two: by params, and by the dictionary."""
+        """Earlier versions of the contract had two: one by params, one by the dictionary."""
         share = 0.0
         if hasattr(self._theirs, "delta_share"):
-            asked = self._theirs.delta_share
-            takes_schema = len(inspect.signature(asked).parameters) > 1
-            share += float(asked(params, schema) if takes_schema else asked(params))
+            theirs = self._theirs.delta_share
+            takes_schema = len(inspect.signature(theirs).parameters) > 1
+            share += float(theirs(params, schema) if takes_schema else theirs(params))
         if hasattr(self._theirs, "delta_for_values"):
             share += float(self._theirs.delta_for_values(params, schema))
         return share
 
-    def fit(
-        self,
-        session: Session,
-        params: Any,
-        public: PublicTable | None,
-        seed: int,
-        progress: Progress,
-    ) -> Model:
-        return _AdaptedModel(self._theirs.fit(session, params, public, seed, progress))
+    def fit(self, *run: Any, **named: Any) -> Model:
+        return _AdaptedModel(self._theirs.fit(*run, **named))
 
     def load(self, schema: Schema, unit: PrivacyUnit, data: bytes) -> Model:
         return _AdaptedModel(self._theirs.load(schema, unit, data))

@@ -18,6 +18,15 @@ from app.engine.schema import Column, QuantileBins, Schema
 # A number of bins, or their edges as values of the column's type.
 Bins = Annotated[int, Field(ge=1)] | Annotated[list[int | float | str], Field(max_length=100_000)]
 
+# Two fields that most forms have.
+ChosenColumns = Annotated[
+    tuple[str, ...] | None,
+    Field(description="Columns of the synthetic table; all columns if omitted."),
+]
+OwnBins = Annotated[
+    dict[str, Bins], Field(description="Bins of a column, in place of its dictionary's.")
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Axes:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.engine.columns.axes import Bins
+from app.engine.columns.axes import ChosenColumns, OwnBins
 from app.engine.columns.contribution import ChosenRule, RuleForm
 from app.engine.columns.private_bins import (
     USUAL_BINS_SHARE,
@@ -27,12 +27,8 @@ Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 class PreparationParams(Params):
     """Which cells columns are cut into, and how entities are measured."""
 
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    columns: ChosenColumns = None
+    bins: OwnBins = Field(default_factory=dict)
     bins_share: BinsShare = USUAL_BINS_SHARE
     within_bins: WithinBins = USUAL_WITHIN_BINS
     values_share: ValuesShare = USUAL_VALUES_SHARE

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.columns.axes import Axes, Bins
+from app.engine.columns.axes import Axes, OwnBins
 from app.engine.columns.contribution import (
     AllRows,
     ContributionForm,
@@ -75,9 +75,7 @@ class HistogramParams(PresetParams):
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the histogram; all columns if omitted."
     )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    bins: OwnBins = Field(default_factory=dict)
     bins_share: BinsShare = USUAL_BINS_SHARE
     values_share: ValuesShare = USUAL_VALUES_SHARE
     post_processing: Literal["project", "clip", "threshold"] = Field(

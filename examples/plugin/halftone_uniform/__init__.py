@@ -9,22 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from app.engine.method import (
-    Limits,
-    Params,
-    Preflight,
-    Problem,
-    Progress,
-    PublicFacts,
-    Session,
-)
+from app.engine.method import Case, Model, Needs, Params, Progress, Session, Synthesizer
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
-
-_BYTES_PER_VALUE = 8
-_PROCESS_BYTES = 150 * 2**20
 
 
 class UniformParams(Params):
@@ -34,7 +23,7 @@ class UniformParams(Params):
 
 
 @dataclass(frozen=True)
-class UniformModel:
+class UniformModel(Model):
     """The noisy number of rows, and facts that are public anyway."""
 
     schema: Schema
@@ -57,27 +46,17 @@ class UniformModel:
         return json.dumps({"rows": self.rows, "include_null": self.include_null}).encode()
 
 
-class Uniform:
+class Uniform(Synthesizer):
     name = "uniform"
     title = "Rows drawn evenly from the declared values"
     reference = "The uniform distribution over the public domain"
     Params = UniformParams
 
-    def check(
-        self,
-        schema: Schema,
-        unit: PrivacyUnit,
-        params: UniformParams,  # noqa: ARG002
-        loss: PrivacyLoss,
-        public: PublicFacts | None,  # noqa: ARG002
-        limits: Limits,
-    ) -> Preflight:
-        rows = limits.max_total_rows if limits.rows is None else limits.rows
-        memory = _PROCESS_BYTES + rows * _BYTES_PER_VALUE * (len(schema.columns) + 2)
-        problems: tuple[Problem, ...] = ()
-        if memory > limits.memory_bytes:
-            problems = (Problem("/rows", "so many rows need too much memory", "ask for fewer"),)
-        return Preflight(1, memory, _standard_error(unit, loss), problems)
+    def needs(self, case: Case, params: UniformParams) -> Needs:  # noqa: ARG002
+        """One noisy number, and the rows that are made."""
+        return Needs.of_table(len(case.schema.columns), case.limits) + Needs(
+            cells=1, draws=1, expected_error=_standard_error(case.unit, case.loss)
+        )
 
     def fit(
         self,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from app.engine.columns.axes import Bins
+from app.engine.columns.axes import ChosenColumns, OwnBins
 from app.engine.columns.contribution import ContributionForm
 from app.engine.columns.private_bins import (
     USUAL_BINS_SHARE,
@@ -59,12 +59,8 @@ class PublicReweightedParams(PresetParams):
         description="`sprint3`: the map is measured, and trips are redrawn among those of a like "
         "total and duration. Other params override it.",
     )
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    columns: ChosenColumns = None
+    bins: OwnBins = Field(default_factory=dict)
     bins_share: BinsShare = USUAL_BINS_SHARE
     values_share: ValuesShare = USUAL_VALUES_SHARE
     measure: tuple[Columns, ...] | None = Field(

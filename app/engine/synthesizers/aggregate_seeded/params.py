@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from app.engine.columns.axes import Bins
+from app.engine.columns.axes import OwnBins
 from app.engine.method import Params
 from app.engine.method.presets import PresetParams
 from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
@@ -42,9 +42,7 @@ class AggregateSeededParams(PresetParams):
         None, description="A named set-up; other params override it."
     )
     columns: tuple[str, ...] | None = Field(None, description="Columns; all if omitted.")
-    bins: dict[str, Bins] = Field(
-        default_factory=dict, description="Bins of a column, in place of its dictionary's."
-    )
+    bins: OwnBins = Field(default_factory=dict)
     reporting_length: int = Field(
         3, ge=1, le=MOST_LENGTH, description="R: the most items of a combination that is counted."
     )

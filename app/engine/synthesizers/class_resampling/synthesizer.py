@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.engine.columns.axes import Bins, choose_axes
+from app.engine.columns.axes import Bins, ChosenColumns, choose_axes
 from app.engine.columns.contribution import expected_errors, noise_scale
 from app.engine.grouping import Grouping
 from app.engine.inference.projection import onto_simplex
@@ -86,9 +86,7 @@ class ClassResamplingParams(PresetParams):
         description="`sprint3`: the published classes, on the columns `shift` and "
         "`pickup_community_area`. Other params override it.",
     )
-    columns: tuple[str, ...] | None = Field(
-        None, description="Columns of the synthetic table; all columns if omitted."
-    )
+    columns: ChosenColumns = None
     classes: tuple[Split, ...] | None = Field(
         None,
         min_length=1,

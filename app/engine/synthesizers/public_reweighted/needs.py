@@ -17,10 +17,9 @@ from app.engine.columns.resources import bounded, counting_bytes, header_cells
 from app.engine.method import Case, Needs, Problem, Question
 from app.engine.prior.entities.fitting import fitting_bytes
 from app.engine.prior.entities.params import PublicReweightedParams
-from app.engine.privacy.queries import Contribution, Count
+from app.engine.privacy.queries import Count
 from app.engine.privacy.scores import expected_distance_errors
 from app.engine.public.rows import public_problems
-from app.engine.schema import PrivacyUnit
 from app.engine.synthesizers.public_reweighted.budget import StepBudgets
 from app.engine.synthesizers.public_reweighted.questions import (
     candidates,
@@ -37,7 +36,6 @@ def run_needs(case: Case, plan: AxisPlan, params: PublicReweightedParams) -> Nee
     sizes = [cells_of(count) for count in (*counts, *columns)]
     cells, largest = bounded(sum(sizes)), max(sizes, default=1)
     rows = 0 if case.public is None else case.public.rows
-    budgets = StepBudgets.of(plan.rest, params)
     problems = (
         *plan.problems,
         *_named_problems(axes, params),
@@ -58,36 +56,30 @@ def run_needs(case: Case, plan: AxisPlan, params: PublicReweightedParams) -> Nee
             problems=problems,
         )
         + Needs(memory_bytes=fitting_bytes(rows, len(axes.names), len(sizes)))
-        + _noise(counts, columns, largest, rule, budgets, scores=params.measure is None)
+        + _noise(params, counts, columns, largest, StepBudgets.of(plan.rest, params))
     )
 
 
 def _noise(
+    params: PublicReweightedParams,
     counts: Sequence[Count],
     columns: Sequence[Count],
     largest: int,
-    rule: Contribution,
     budgets: StepBudgets,
-    *,
-    scores: bool,
 ) -> Needs:
-    """Were all candidates chosen, in equal parts; stated is the error were it one of them."""
-    unit = budgets.counts.unit
+    """Noise if all candidates are chosen, in equal parts; the error of one alone is stated."""
+    unit, rule = budgets.counts.unit, params.rule(budgets.counts)
     error = expected_error(rule, largest, budgets.counts)
     questions = size_questions(unit)
     errors = [error, *expected_errors(questions, (1.0,) * len(questions), budgets.size)]
     for together, budget in ((columns, budgets.one_way), (counts, budgets.counts)):
         if together:
             errors.append(expected_error(rule, largest, budget.of_each(len(together))))
-    distances = _distance_errors(counts, unit, budgets) if scores and counts else ()
+    distances: tuple[float, ...] = ()
+    if params.measure is None and counts:
+        scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
+        distances = expected_distance_errors(scored, [1.0] * len(scored), budgets.scores)
     return Needs(noise_scale=noise_scale(errors, rule, distances), expected_error=error)
-
-
-def _distance_errors(
-    counts: Sequence[Count], unit: PrivacyUnit, budgets: StepBudgets
-) -> tuple[float, ...]:
-    scored = [replace(count, contribution=scored_rule(unit)) for count in counts]
-    return tuple(expected_distance_errors(scored, [1.0] * len(scored), budgets.scores))
 
 
 def _named_problems(axes: Axes, params: PublicReweightedParams) -> Iterator[Problem]:
