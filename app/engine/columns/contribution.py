@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.engine.method import Params, Problem
+from app.engine.method.needs import noise_faults
 from app.engine.privacy.deviations import laplace_deviation
-from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
 from app.engine.privacy.sensitivity import GRID, LARGEST_CLIPPED, sensitivity
@@ -160,21 +160,6 @@ def noise_scale(
     return max(drawn, default=0.0)
 
 
-def noise_problems(
-    errors: Sequence[float], contribution: Contribution, scores: Sequence[float] = ()
-) -> tuple[Problem, ...]:
-    """Noise of these standard deviations would pass the largest scale the kernel draws.
-
-    `scores` are the errors of noisy distances, which are drawn in finer steps than counts.
-    """
-    steps = GRID if contribution.rule == "clipped" else 1
-    drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
-    if max(drawn, default=0.0) <= LARGEST_SCALE:
-        return ()
-    return (
-        Problem(
-            "/guarantee",
-            "the noise would pass the largest scale that can be drawn",
-            "ask for a larger guarantee, or measure fewer columns",
-        ),
-    )
+def noise_problems(errors: Sequence[float], contribution: Contribution) -> tuple[Problem, ...]:
+    """Noise of these standard deviations would pass the largest scale the kernel draws."""
+    return noise_faults(noise_scale(errors, contribution))

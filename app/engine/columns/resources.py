@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from app.engine.columns.axes import Axes
 from app.engine.method import Limits, Problem
-from app.engine.method.needs import (
-    MOST_COLUMN_CELLS,
-    MOST_QUESTION_CELLS,
-    Needs,
-    Question,
-    Step,
-    bounded,
-    message_faults,
-    question_faults,
-    step_faults,
-    table_bytes,
-)
+from app.engine.method.needs import Needs, Step, bounded, message_faults, step_faults, table_bytes
 
 __all__ = [
-    "MOST_COLUMN_CELLS",
-    "MOST_QUESTION_CELLS",
     "bounded",
     "counting_bytes",
     "header_cells",
     "message_problems",
-    "question_problems",
     "run_problems",
     "table_bytes",
     "time_problems",
@@ -67,7 +53,3 @@ def message_problems(axes: Axes, size_bytes: int = 0) -> tuple[Problem, ...]:
     """What the pipe would not carry: groupings of the columns and of their sub-bins, or a message
     of this size."""
     return message_faults(header_cells(axes), size_bytes)
-
-
-def question_problems(cells: int, pointer: str, remedy: str) -> tuple[Problem, ...]:
-    return tuple(question_faults([Question(cells, pointer, remedy)]))

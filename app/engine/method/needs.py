@@ -127,8 +127,8 @@ class Needs:
             *_memory_problems(bounded(self.memory_bytes), limits),
             *step_faults((self._noise(limits), *self.steps), limits),
             *message_faults(self.header_cells, self.message_bytes),
-            *question_faults(self.questions),
-            *self._noise_problems(),
+            *_question_faults(self.questions),
+            *noise_faults(self.noise_scale),
         )
         error = 0.0 if self.expected_error is None else self.expected_error
         return Preflight(
@@ -147,17 +147,6 @@ class Needs:
             f"drawing the noise of {self.draws} cells and {rows} rows of {self.columns} columns",
             "choose fewer columns, coarser `bins`, or ask for fewer rows",
             "/params",
-        )
-
-    def _noise_problems(self) -> tuple[Problem, ...]:
-        if self.noise_scale <= LARGEST_SCALE:
-            return ()
-        return (
-            Problem(
-                "/guarantee",
-                "the noise would pass the largest scale that can be drawn",
-                "ask for a larger guarantee, or measure fewer columns",
-            ),
         )
 
 
@@ -196,7 +185,7 @@ def step_faults(steps: Sequence[Step], limits: Limits) -> Iterator[Problem]:
             yield Problem(step.pointer, message, step.remedy)
 
 
-def question_faults(questions: Sequence[Question]) -> Iterator[Problem]:
+def _question_faults(questions: Sequence[Question]) -> Iterator[Problem]:
     for question in questions:
         if question.cells > MOST_QUESTION_CELLS:
             message = (
@@ -204,3 +193,16 @@ def question_faults(questions: Sequence[Question]) -> Iterator[Problem]:
                 f" {MOST_QUESTION_CELLS} are the most"
             )
             yield Problem(question.pointer, message, question.remedy)
+
+
+def noise_faults(scale: float) -> tuple[Problem, ...]:
+    """Noise of a scale, in the kernel's steps, that the kernel does not draw."""
+    if scale <= LARGEST_SCALE:
+        return ()
+    return (
+        Problem(
+            "/guarantee",
+            "the noise would pass the largest scale that can be drawn",
+            "ask for a larger guarantee, or measure fewer columns",
+        ),
+    )
