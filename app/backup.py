@@ -24,7 +24,7 @@ class BackupBroken(RuntimeError):
     """The copy did not pass verification, and was removed: what was found."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__(f"the copy is not whole: {'; '.join(problems[:5])}")
+        super().__init__(f"the copy is not intact: {'; '.join(problems[:5])}")
         self.problems = problems
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from app.database import Database
-from app.integrity.startup import hold_ledgers_against_accounts
+from app.integrity.startup import check_ledgers
 from app.jobs.housekeeping import Housekeeping
 from app.jobs.memory import close_memory
 from app.jobs.pool import WorkerPool
@@ -23,7 +23,7 @@ def supervision(settings: Settings) -> Iterator[WorkerPool]:
     close_memory()
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     try:
-        hold_ledgers_against_accounts(database)
+        check_ledgers(database)
         with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
             yield pool
     finally:

@@ -1,7 +1,7 @@
-"""Use-cases of grants: which analysts use a dataset, and how much of its budget.
+"""Use-cases of grants: which analysts may use a dataset, and how much of its budget.
 
-A grant is never made twice for one analyst on one dataset: granting again after a
-revocation revives the same row, and with it what was spent.
+An analyst has at most one grant on a dataset. Granting again after a revocation makes the same row
+active again, with what was already spent.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ def create_grant(
     allowance: Charge | None,
     show_budget: bool,
 ) -> GrantRow:
-    """Let an analyst use the dataset. Raises `Invalid` at /principal_id for anybody who is no
-    active analyst, `Conflict` if they have a grant already."""
+    """Let an analyst use the dataset.
+
+    Raises `Invalid` at /principal_id unless it is an active analyst, `Conflict` if there is a
+    grant already.
+    """
     _expect_analyst(session, actor, principal_id)
     row = repository.grant_of(session, dataset.id, principal_id)
     if row is not None and row.state == "active":
-        raise Conflict("This analyst has a grant on the dataset. Change that one.")
+        raise Conflict("This analyst already has a grant on the dataset. Change that one.")
     if row is None:
         row = GrantRow(
             id=new_id("gr"),
@@ -75,8 +78,11 @@ def change_grant(
     allowance: Charge | None,
     show_budget: bool | None,
 ) -> GrantRow:
-    """Change an active grant; what is None stays. An allowance may go below what is spent:
-    then nothing more fits. Raises `Conflict` for a revoked grant."""
+    """Change an active grant; what is None stays unchanged.
+
+    An allowance may be lower than what was spent: then nothing more fits. Raises `Conflict` for
+    a revoked grant.
+    """
     _expect_active(row)
     if allowance is not None:
         _allow(row, allowance)
@@ -95,14 +101,14 @@ def replace_grant(
     allowance: Charge | None,
     show_budget: bool,
 ) -> GrantRow:
-    """Put other terms in force; without an allowance only the budget itself limits."""
+    """Replace the terms; without an allowance only the budget itself limits."""
     _expect_active(row)
     _allow(row, allowance)
     return change_grant(session, actor, row, allowance=None, show_budget=show_budget)
 
 
 def revoke_grant(session: Session, actor: Principal, row: GrantRow) -> None:
-    """Take the grant back; what was charged under it stays charged."""
+    """Revoke the grant; what was charged under it stays charged."""
     if row.state == "revoked":
         return
     row.state = "revoked"
@@ -124,7 +130,7 @@ def _allow(row: GrantRow, allowance: Charge | None) -> None:
 
 def _expect_active(row: GrantRow) -> None:
     if row.state != "active":
-        raise Conflict("The grant was revoked. Grant again to revive it, with what was spent.")
+        raise Conflict("The grant was revoked. Grant again to reactivate it, with what was spent.")
 
 
 def _expect_analyst(session: Session, actor: Principal, principal_id: str) -> None:
@@ -135,6 +141,7 @@ def _expect_analyst(session: Session, actor: Principal, principal_id: str) -> No
             "There is no active analyst of this id.",
             "Send the id of a principal with the analyst role.",
         )
+    # Their own releases are charged to the account itself.
     if principal_id == actor.id:
         raise Invalid.at(
             "/principal_id",

@@ -19,18 +19,18 @@ class Access:
     """A dataset that the principal may see.
 
     `role` is `custodian` for its owner, `analyst` under an active grant (then `grant` is
-    set), `reader` for anybody else when the dataset is public.
+    set), `reader` for everyone else if the dataset is public.
     """
 
     dataset: DatasetRow
     role: Literal["custodian", "analyst", "reader"]
+    # The account that pays for its releases; None for a public dataset.
     account: AccountRow | None
-    """What it draws on; None for a public dataset."""
     grant: GrantRow | None
 
     @property
-    def standing(self) -> tuple[Any, ...]:
-        """As `repository.standing` reads it."""
+    def facts(self) -> tuple[Any, ...]:
+        """What decides about access, in the order of `repository.access_facts`."""
         dataset, grant = self.dataset, self.grant
         return (
             dataset.account_id,
@@ -50,10 +50,10 @@ class Access:
 
 
 def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Access:
-    """The dataset as this principal may see it; `NotFound` if they may not at all.
+    """The dataset as this principal may see it; `NotFound` if they may not see it.
 
-    Others than the custodian see it only from the moment it is first ready, and then for
-    good: closed and erased datasets keep their releases.
+    Only the custodian sees it before it is ready for the first time. Afterwards the others see it
+    permanently: closed and erased datasets keep their releases.
     """
     found = repository.opened(session, dataset_id, principal.id)
     if found is None:
@@ -65,15 +65,17 @@ def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Acc
         raise NotFound
     if dataset.visibility == "public":
         return Access(dataset, "reader", account, None)
+    # `NotFound`, never `Forbidden`: an id of a dataset that the caller may not see must look
+    # unknown.
     if grant is None or grant.state != "active" or not principal.is_analyst:
         raise NotFound
     return Access(dataset, "analyst", account, grant)
 
 
-def renewed(session: Session, principal: Principal, access: Access) -> Access:
-    """What was opened in an earlier transaction, opened again if anything has changed since."""
+def reopened(session: Session, principal: Principal, access: Access) -> Access:
+    """Access from an earlier transaction, checked again if anything has changed since then."""
     grant_id = None if access.grant is None else access.grant.id
-    if repository.standing(session, access.dataset.id, grant_id) == access.standing:
+    if repository.access_facts(session, access.dataset.id, grant_id) == access.facts:
         return access
     return open_dataset(session, principal, access.dataset.id)
 

@@ -1,4 +1,4 @@
-"""What a caller may read of the budget and the ledger behind a dataset."""
+"""What a caller may read of a dataset's budget and ledger."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def entries(
 ) -> list[LedgerRow]:
     """Oldest first, from the entry after number `after`.
 
-    The custodian sees every entry of the account, whichever dataset it is about; others see
-    what they asked for, or what was charged to their grant, on this dataset.
+    The custodian sees every entry of the account, also about its other datasets. Others see, for
+    this dataset, what they requested or what was charged to their grant.
     """
     account = account_of(access)
     if access.role == "custodian":

@@ -13,11 +13,11 @@ from app.pages import Place, created_after
 from app.security.models import AuditRow
 from app.security.principals import Principal
 
-# Actions on their datasets that custodians read too; matches of content across custodians, for
-# one, are the admin's alone.
+# Actions on their datasets that custodians may read as well. Others are for the admin alone, such
+# as matches of content, which would reveal that another custodian holds the same data.
 SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
 
-# Requests begin with these, so they are put together once.
+# Almost every request runs these, so they are built once.
 _OPENED = (
     select(DatasetRow, AccountRow, GrantRow)
     .outerjoin(AccountRow, AccountRow.id == DatasetRow.account_id)
@@ -27,7 +27,7 @@ _OPENED = (
     )
     .where(DatasetRow.id == bindparam("dataset"))
 )
-_STANDING = (
+_ACCESS_FACTS = (
     select(
         DatasetRow.account_id,
         DatasetRow.owner_id,
@@ -38,6 +38,7 @@ _STANDING = (
         GrantRow.state,
         GrantRow.show_budget,
     )
+    # No grant is bound as null, which equals nothing, so the row is still found.
     .outerjoin(GrantRow, GrantRow.id == bindparam("grant"))
     .where(DatasetRow.id == bindparam("dataset"))
 )
@@ -51,9 +52,9 @@ def opened(
     return None if found is None else (found[0], found[1], found[2])
 
 
-def standing(session: Session, dataset_id: str, grant_id: str | None) -> tuple[Any, ...] | None:
-    """All that may change of what decides about access to a dataset, and about its use."""
-    found = session.execute(_STANDING, {"dataset": dataset_id, "grant": grant_id}).first()
+def access_facts(session: Session, dataset_id: str, grant_id: str | None) -> tuple[Any, ...] | None:
+    """Everything that decides about access to a dataset and its use, and that can change."""
+    found = session.execute(_ACCESS_FACTS, {"dataset": dataset_id, "grant": grant_id}).first()
     return None if found is None else tuple(found)
 
 

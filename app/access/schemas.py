@@ -1,4 +1,4 @@
-"""The wire of grants."""
+"""Grants as the API sends and receives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cap_of(allowance: AllowanceIn | None, accountant: Accountant) -> Charge | No
 
 
 class GrantIn(BaseModel):
-    """An analyst's leave to use a dataset."""
+    """An analyst's permission to use a dataset."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -36,8 +36,8 @@ class GrantIn(BaseModel):
     principal_id: str = Field(max_length=64, description="A principal with the analyst role.")
     allowance: AllowanceIn | None = Field(
         None,
-        description="The most that this analyst may spend, as a share of the budget, never extra."
-        " None: only the budget itself limits.",
+        description="The most that this analyst may spend. It is part of the budget, not extra."
+        " Null: only the budget itself limits.",
     )
     show_budget: bool | None = Field(
         None, description="Whether the analyst sees the budget's totals; false if omitted."
@@ -64,13 +64,13 @@ class GrantTermsIn(BaseModel):
 
 
 class GrantOut(BaseModel):
-    """An analyst's leave to use a dataset; what it has spent is never reset."""
+    """An analyst's permission to use a dataset; what it has spent is never reset."""
 
     id: str = Field(description="Id of the grant.", examples=["gr_abcdefghijkmnpqrstuv"])
     dataset_id: str = Field(description="The dataset that may be used.")
     principal_id: str = Field(description="The analyst who may use it.")
     state: Literal["active", "revoked"] = Field(
-        description="A revoked grant shows the analyst nothing; granting again revives it."
+        description="A revoked grant shows the analyst nothing; granting again reactivates it."
     )
     show_budget: bool = Field(description="Whether the analyst sees the budget's totals.")
     allowance: AllowanceOut = Field(description="The analyst's share, and what is left of it.")

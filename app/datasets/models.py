@@ -16,15 +16,15 @@ class DatasetRow(Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    # None for public datasets.
     account_id: Mapped[str | None] = mapped_column(ForeignKey("accounts.id"), index=True)
-    """None for public datasets."""
     name: Mapped[str] = mapped_column(String(200))
+    # private | public
     visibility: Mapped[str] = mapped_column(String(16))
-    """private | public"""
+    # awaiting_data | ingesting | ready | rejected | erased
     state: Mapped[str] = mapped_column(String(16))
-    """awaiting_data | ingesting | ready | rejected | erased"""
+    # A newer dataset of the same content took over; its releases are refused.
     closed: Mapped[bool] = mapped_column(Boolean, default=False)
-    """A newer dataset of the same content took over; its releases are refused."""
     schema: Mapped[dict[str, Any]] = mapped_column(JSON)
     unit: Mapped[dict[str, Any]] = mapped_column(JSON)
     max_total_rows: Mapped[int] = mapped_column(BigInteger)
@@ -38,9 +38,9 @@ class DatasetRow(Base):
     rows: Mapped[int | None] = mapped_column(BigInteger)
     content_hmac: Mapped[str | None] = mapped_column(String(64))
     ingest_report: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    # The staged upload that is being ingested.
     staged: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The staged upload that is being ingested."""
+    # The dataset's own key under the master key, when encryption at rest is on.
     wrapped_key: Mapped[str | None] = mapped_column(String(200))
-    """The dataset's own key under the master key, when encryption at rest is on."""
 
     __table_args__ = (Index("ix_datasets_content_hmac", "content_hmac"),)

@@ -1,4 +1,4 @@
-"""Ledgers of the store, each held against its account, datasets and grants."""
+"""Ledgers of the store, each compared with its account, datasets and grants."""
 
 from __future__ import annotations
 

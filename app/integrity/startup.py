@@ -1,4 +1,4 @@
-"""At start-up every ledger is held against its account; what does not add up is closed."""
+"""At start-up every ledger is compared with its account; accounts that disagree are suspended."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.security import audit
 log = logging.getLogger("halftone.ledger")
 
 
-def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...]:
-    """Suspend the accounts whose ledger is not whole, reopen those that are whole again.
+def check_ledgers(database: Database) -> tuple[Verification, ...]:
+    """Suspend the accounts whose ledger is not intact, reopen those that are intact again.
 
     The rest of the service works as before: a suspended account admits no release, and
-    `/readyz` says so. Returns what is not whole.
+    `/readyz` says so. Returns what is not intact.
     """
     with database.read() as session:
         broken = tuple(found for found in verify_all(session) if not found.ok)
@@ -26,13 +26,15 @@ def hold_ledgers_against_accounts(database: Database) -> tuple[Verification, ...
     if changed:
         _settle(database, sorted(changed))
     for one in broken:
-        log.error("the ledger of account %s is not whole: %s", one.account_id, one.problems[0])
+        log.error("the ledger of account %s is not intact: %s", one.account_id, one.problems[0])
     return broken
 
 
 def _settle(database: Database, account_ids: list[str]) -> None:
     with database.write() as session:
         for account_id in account_ids:
+            # Verified again under the write lock: the account may have changed since the first
+            # look.
             found = verify(session, account_id)
             repository.suspend(session, account_id, suspended=not found.ok)
             audit.record(

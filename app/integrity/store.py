@@ -1,4 +1,4 @@
-"""Whether a store is whole: its ledgers, what they charge for, and its stored chunks."""
+"""Whether a store is intact: its ledgers, what they charge for, and its stored chunks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from app.ledger.models import LedgerRow
 from app.releases.models import ReleaseRow
 from app.storage.models import ChunkRow
 
+# 16 MiB at once, since a store may be far larger than the memory.
 _CHUNKS_AT_ONCE = 4
 
 
@@ -83,10 +84,11 @@ def chunk_problems(session: Session) -> Iterator[str]:
 
 
 def problems(session: Session) -> Iterator[str]:
-    """All that is wrong with the store, in words for its operator."""
+    """Everything that is wrong with the store, in words for its operator."""
     for found in verify_all(session):
         for problem in found.problems:
             yield f"account {found.account_id}: {problem}"
     yield from release_problems(session)
     yield from file_problems(session)
+    # Last, because it reads every byte of the store.
     yield from chunk_problems(session)

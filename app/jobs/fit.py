@@ -44,33 +44,37 @@ FITTED = 0.9
 
 
 def run(context: JobContext, host: ChildHost) -> None:
-    """Make the release `context.subject_id`, or go on with it after a lost worker.
+    """Make the release `context.subject_id`, or continue it after a lost worker.
 
-    The release has succeeded in the transaction after which its first sample can be
-    downloaded. Raises what ended the run; the text of any of it is for the custodian alone.
+    The release succeeds in the same transaction that makes its first sample available. Raises
+    what ended the run; the text of every such error is for the custodian alone.
     """
-    order = _Order.read(context)
+    admitted = _Admitted.read(context)
     source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
     journal = StoredJournal(context)
     with host.process(context.claim.memory_bytes) as child:
         context.on_interrupt(child.kill)
-        model, expected = _fitted(context, child, order, source, journal)
-        BlobStore(context.database).write(order.release.id, MODEL, [model], unit=context.fenced)
+        model, expected = _fitted(context, child, admitted, source, journal)
+        # A run after a lost worker overwrites it; nobody reads it before the release has succeeded.
+        BlobStore(context.database).write(admitted.release.id, MODEL, [model], unit=context.fenced)
         context.progress(FITTED, "sampling")
-        if not order.entry.builtin:  # what others make of a model is in its bytes alone
+        # A third party's process could keep more than its model. The sample is drawn in a fresh
+        # process, from the stored bytes alone, so that every later sample is drawn in the same way.
+        if not admitted.entry.builtin:
             child.close()
         made = store_sample(
             context,
             host,
-            order.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
-            samples.first_id(order.release.id),
-            child if order.entry.builtin else None,
+            admitted.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
+            samples.first_id(admitted.release.id),
+            child if admitted.entry.builtin else None,
         )
-    certificate = order.certificate(source.unit, journal)
+    certificate = admitted.certificate(source.unit, journal)
+    # Certificate, sample and end in one transaction: nobody sees one without the others.
     with context.completing() as session:
         releases.succeeded(
             session,
-            order.release.id,
+            admitted.release.id,
             certificate=certificate.to_wire(),
             sample=made,
             expected_errors=expected,
@@ -78,8 +82,8 @@ def run(context: JobContext, host: ChildHost) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """What was admitted, with what the certificate says about it."""
+class _Admitted:
+    """The admitted release, with what its certificate states."""
 
     release: ReleaseRow
     entry: Entry
@@ -88,7 +92,7 @@ class _Order:
     max_total_rows: int
 
     @classmethod
-    def read(cls, context: JobContext) -> _Order:
+    def read(cls, context: JobContext) -> _Admitted:
         with context.database.read() as session:
             release = repository.release(session, context.subject_id)
             account = repository.account(session, release.account_id)
@@ -108,12 +112,12 @@ class _Order:
 
     @property
     def trusted(self) -> bool:
-        """Declared when it was admitted, and still: the admin may have changed her mind."""
+        """Declared when it was admitted, and still declared: the admin may have withdrawn that."""
         return self.release.assurance == self.entry.assurance == "declared"
 
     @property
     def uses_public(self) -> bool:
-        """Whether the run is handed the public table; a third party always is."""
+        """Whether the run is given the public table; a third party's always is."""
         if self.release.public_dataset_id is None:
             return False
         return not self.entry.ours or registry.ours(self.entry.name).uses_public != "no"
@@ -162,17 +166,17 @@ class _Order:
 def _fitted(
     context: JobContext,
     child: ChildProcess,
-    order: _Order,
+    admitted: _Admitted,
     source: StoredCodes,
     journal: StoredJournal,
 ) -> tuple[bytes, tuple[ExpectedError, ...]]:
     """The model, and what it states of its own errors."""
-    kernel = Kernel(_Interruptible(source, context), order.allowance, trusted=order.trusted)
+    kernel = Kernel(_Interruptible(source, context), admitted.allowance, trusted=admitted.trusted)
     task = FitTask(
-        order.release.synthesizer,
-        order.release.params,
-        order.release.seed,
-        _public_table(context, order),
+        admitted.release.synthesizer,
+        admitted.release.params,
+        admitted.release.seed,
+        _public_table(context, admitted),
     )
     server = SessionServer(
         child.connection,
@@ -189,24 +193,24 @@ def _fitted(
     except SessionEnded as error:
         if isinstance(error, ChildFailed):
             error.add_note(error.detail)
-        error.add_note(child.said)
+        error.add_note(child.output)
         raise
 
 
 def _expected_errors(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:
-    """A child that states nothing, or nonsense, has failed as with any other answer."""
+    """Raises `ChildUnusable` for a statement that cannot be read, as for any other bad answer."""
     try:
         return expected_errors_of(statement, schema)
     except FrameError as error:
         raise ChildUnusable(str(error)) from None
 
 
-def _public_table(context: JobContext, order: _Order) -> PublicTable | None:
-    if not order.uses_public:
+def _public_table(context: JobContext, admitted: _Admitted) -> PublicTable | None:
+    if not admitted.uses_public:
         return None
-    assert order.release.public_dataset_id is not None
+    assert admitted.release.public_dataset_id is not None
     keyring = Keyring(context.settings)
-    return read_table(context.database, keyring, order.release.public_dataset_id)
+    return read_table(context.database, keyring, admitted.release.public_dataset_id)
 
 
 class _Interruptible:

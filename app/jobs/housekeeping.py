@@ -1,4 +1,4 @@
-"""What a running service tidies: checkpoints, lost leases, expired samples, folders left behind."""
+"""Regular maintenance of the store: checkpoints, lost leases, expired samples, old folders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 from sqlalchemy.exc import DBAPIError
 
@@ -20,10 +19,12 @@ from app.sandbox import folders
 from app.settings import Settings
 from app.storage.blobs import BlobStore
 
+# A passive checkpoint never shrinks the log, and a large log slows down every read.
 LARGEST_WAL_BYTES = 16 * 1024**2
 CHECKPOINT_S = 60.0
 # How long a checkpoint waits for readers of the log, while running and at the end.
 PATIENCE_S, LAST_PATIENCE_S = 0.2, 2.0
+# Often, because a user waits for a job whose worker was lost; the rest is only tidying.
 LEASES_S = 1.0
 SAMPLES_S = 30.0
 FOLDERS_S = 60.0
@@ -33,10 +34,10 @@ log = logging.getLogger("halftone.store")
 
 
 class Housekeeping:
-    """A thread that does the chores of the store until the `with` block ends.
+    """A thread that maintains the store until the `with` block ends.
 
-    Any number of processes may keep the same store: every chore is done under the write
-    lock. Leases of workers that are known to be dead are taken away at the start.
+    Any number of processes may maintain the same store: every task holds the write lock. Leases
+    of workers that are known to be dead are taken away at the start.
     """
 
     def __init__(
@@ -54,18 +55,13 @@ class Housekeeping:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
-        _tolerant(lambda: self._database.checkpoint(patience_s=LAST_PATIENCE_S))
+        _try(lambda: self._database.checkpoint(patience_s=LAST_PATIENCE_S))
 
     def take_from_dead(self) -> None:
-        """Queue again what workers held that died on this machine."""
+        """Queue again the jobs of workers that died on this machine."""
         with self._database.read() as session:
             dead = [name for name in jobs.holders(session) if liveness.is_dead(name)]
         for name in dead:
@@ -81,10 +77,10 @@ class Housekeeping:
         }
         due = dict.fromkeys(every, 0.0)
         while not self._ended.wait(_LOOK_S):
-            for chore, at in due.items():
+            for task, at in due.items():
                 if time.monotonic() >= at:
-                    _tolerant(chore)
-                    due[chore] = time.monotonic() + every[chore]
+                    _try(task)
+                    due[task] = time.monotonic() + every[task]
 
     def _checkpoint(self) -> None:
         size = self._database.wal_bytes()
@@ -108,12 +104,15 @@ class Housekeeping:
             return
         with self._database.write() as session:
             dropped = samples.drop_expired(session, self._settings)
+        # After the commit: if the process dies here, a sample without its bytes is made again,
+        # while bytes of a sample that counts as stored could be missing.
         for sample_id in dropped:
             BlobStore(self._database).delete(sample_id)
 
 
-def _tolerant(chore: Callable[[], object]) -> None:
+def _try(task: Callable[[], object]) -> None:
     try:
-        chore()
+        task()
+    # A busy store is normal. The thread must survive it, or maintenance would stop silently.
     except (Unavailable, DBAPIError) as error:
-        log.warning("a chore of the store waits: %s", type(error).__name__)
+        log.warning("a maintenance task will be tried again: %s", type(error).__name__)

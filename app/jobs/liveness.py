@@ -7,18 +7,18 @@ import socket
 
 import psutil
 
-# Start times come from the wall clock, which is adjusted now and then.
+# Start times come from the system clock, which can be adjusted by seconds.
 _CLOCK_SLACK_MS = 5000
 
 
 def own_name() -> str:
-    """`host:pid:start`, the start in milliseconds, since process ids come again."""
+    """`host:pid:start`, the start in milliseconds, since process ids are reused."""
     process = psutil.Process()
     return f"{socket.gethostname()}:{process.pid}:{_started_ms(process)}"
 
 
 def is_dead(name: str) -> bool:
-    """Whether the worker of that name certainly is no more; False for one elsewhere."""
+    """Whether the worker of that name has certainly ended; False for one on another machine."""
     parts = name.rsplit(":", 2)
     if len(parts) != 3 or parts[0] != socket.gethostname():
         return False

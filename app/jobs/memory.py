@@ -1,4 +1,4 @@
-"""What a process keeps in memory: nothing for others of the same user, and no idle library."""
+"""A worker's memory: closed to other processes of the same user, and without unused libraries."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import sys
 
 import pyarrow as pa
 
+# From linux/prctl.h.
 _PR_SET_DUMPABLE = 4
 
 
 def close_memory() -> None:
     """Leave no core file; on Linux let no process of the same user attach to this one.
 
-    Memory, environment and descriptors under /proc are then root's to read. It does not pass
-    on to the programs that this process starts.
+    Only root can then read memory, environment and descriptors under /proc. Programs that this
+    process starts do not inherit it.
     """
+    # A core file would hold private rows and keys.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -31,11 +33,10 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Have pyarrow do without pandas, 45 MB that no job uses.
+    """Keep pyarrow from importing pandas, 45 MB that no job uses.
 
-    pyarrow imports it at its first array, to know a Series when it is handed one. It looks
-    once, and here finds none; code that imports pandas later still gets it. Call it
-    before other threads run.
+    pyarrow imports pandas at its first array, to recognise a Series. It tries only once, and here
+    it fails; code that imports pandas later still gets it. Call this before other threads run.
     """
     sys.meta_path.insert(0, _NoPandas)
     try:

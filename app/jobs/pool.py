@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from types import TracebackType
 
 from pydantic import SecretStr
 
@@ -16,9 +15,11 @@ from app.jobs.shutdown import Shutdown
 from app.settings import Settings
 
 FIRST_PAUSE_S = 0.2
+# Pauses double up to this, so that a worker that cannot start does not use up a processor.
 LONGEST_PAUSE_S = 10.0
 # A worker that lived this long is restarted without a pause.
 SETTLED_S = 20.0
+# Time to record how its job ended, after the drain time is over.
 KILL_AFTER_S = 5.0
 _LOOK_S = 0.1
 
@@ -42,7 +43,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
 class WorkerPool:
     """Keeps `settings.workers` workers alive until the `with` block ends.
 
-    Workers stop with this process, however it ends: each follows a pipe held here.
+    Workers stop with this process, however it ends: each reads from a pipe that is open here.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -58,12 +59,7 @@ class WorkerPool:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop_claiming()
         self._thread.join()
         deadline = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
@@ -71,7 +67,7 @@ class WorkerPool:
             slot.end_by(deadline)
 
     def stop_claiming(self) -> None:
-        """Tell workers to end what they run and to take nothing more; returns at once."""
+        """Signal workers to finish their job and to claim no other; returns at once."""
         if not self._shutdown.requested:
             self._shutdown.request()
             for slot in self._slots:
@@ -96,12 +92,15 @@ class _Slot:
 
     def start(self, environment: dict[str, str]) -> None:
         with self._lock:
+            # Without this check, a signal between two workers would leave the second one running.
             if self._stopped:
                 return
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "app.jobs.worker", "--supervised"],
                 env=environment,
                 stdin=subprocess.PIPE,
+                # Ctrl-C in a terminal reaches this process alone, which then stops its workers in
+                # order.
                 start_new_session=True,
             )
             self._started = time.monotonic()

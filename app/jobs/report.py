@@ -1,4 +1,4 @@
-"""The job of a report: the release's first sample, made again, beside the exact rows.
+"""The job of a report: compares the release's first sample, made again, with the exact rows.
 
 A third party's model is sampled in a process of its own, which ends before an exact row is
 read; the comparison runs in the worker, in the service's own code.
@@ -34,33 +34,35 @@ from app.sandbox.child import ChildHost
 from app.storage.blobs import BlobStore
 from app.storage.encryption import Keyring
 
-# Share of a report's progress at which the synthetic rows are at hand.
+# Share of a report's progress at which the synthetic rows have been made.
 SAMPLED = 0.2
 
 
 def run(context: JobContext, host: ChildHost) -> None:
-    """Make the exact part of the report `context.subject_id`; all of it is for the custodian."""
-    order = _Order.read(context)
+    """Make the exact part of the report `context.subject_id`, which is for the custodian alone."""
+    published = _Published.read(context)
     context.progress(0.0, "sampling")
-    synthetic = _synthetic(context, host, order)
+    # Sampled first: a third party's process has ended before the first exact row is read.
+    synthetic = _synthetic(context, host, published)
     keyring = Keyring(context.settings)
     real = ExactRows.stored(
-        context.database, keyring, context.dataset_id, order.schema, context.check_cancelled
+        context.database, keyring, context.dataset_id, published.schema, context.check_cancelled
     )
     exact = compared(
         real,
         synthetic,
-        order.subject(tuple(synthetic.codes)),
+        published.subject(tuple(synthetic.codes)),
         lambda fraction, stage: context.progress(SAMPLED + (1 - SAMPLED) * fraction, stage),
     )
     with context.completing() as session:
         dataset = session.get_one(DatasetRow, context.dataset_id)
+        # Exact figures are as private as the rows, so they are sealed with the dataset's own key.
         cipher = keyring.cipher(dataset.id, dataset.wrapped_key)
         service.succeeded(session, context.database, context.subject_id, exact, cipher)
 
 
 @dataclass(frozen=True)
-class _Order:
+class _Published:
     """A published release, with what it published."""
 
     release: ReleaseRow
@@ -71,10 +73,11 @@ class _Order:
     records: Sequence[Record]
 
     @classmethod
-    def read(cls, context: JobContext) -> _Order:
+    def read(cls, context: JobContext) -> _Published:
         with context.database.read() as session:
             report = repository.get(session, context.subject_id)
-            if report is None:  # dropped a moment ago
+            # Dropped between the claim and here.
+            if report is None:
                 raise JobCancelled
             release = releases.release(session, report.release_id)
             dataset = session.get_one(DatasetRow, release.dataset_id)
@@ -134,10 +137,10 @@ def _published_combinations(model: Any) -> PublishedCombinations | None:
     return PublishedCombinations(model.layout, model.aggregates)
 
 
-def _synthetic(context: JobContext, host: ChildHost, order: _Order) -> SyntheticRows:
-    with sampled(context, host, order.first_sample) as table:
+def _synthetic(context: JobContext, host: ChildHost, published: _Published) -> SyntheticRows:
+    with sampled(context, host, published.first_sample) as table:
         assert not isinstance(table, CountsTable)
-        return SyntheticRows.of(table, order.schema)
+        return SyntheticRows.of(table, published.schema)
 
 
 def _measured(
@@ -153,6 +156,8 @@ def _measured(
             continue
         own = {name: schema.column(name).grouping for name in count.columns}
         marginal = Marginal({name: count.groupings.get(name, own[name]) for name in own})
+        # Where entities are weighted, the noisy table does not count rows, so it has no exact
+        # counterpart.
         counts_rows = count.contribution.rule == "rows" or unit.kind == "row"
         noisy = table.values.reshape(-1) if counts_rows else None
         found.setdefault(tuple(marginal.groupings.items()), Measured(marginal, noisy))

@@ -17,6 +17,7 @@ from app.queue.context import JobContext
 from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 from app.queue.outcomes import Outcomes
 
+# Characters, from the end, where the error itself stands.
 LONGEST_DETAIL = 20_000
 # Exit status of a worker whose run did not stop when it had to.
 STUCK = 75
@@ -38,6 +39,8 @@ def run(context: JobContext, execute: Execute, outcomes: Outcomes, shutdown: Shu
         try:
             _record_end(context, outcomes, reason)
         finally:
+            # Not `sys.exit`: this is not the main thread, and the main thread may be stuck in C
+            # code.
             os._exit(STUCK)
 
     with Watch(context, shutdown, give_up):
@@ -55,6 +58,8 @@ def run(context: JobContext, execute: Execute, outcomes: Outcomes, shutdown: Shu
 def _conclude(context: JobContext, outcomes: Outcomes, cause: Exception) -> None:
     try:
         if not isinstance(cause, JobInterrupted | Unavailable):
+            # A failure must not show earlier than a success would, or its time could depend on the
+            # rows.
             context.await_publication()
     except JobInterrupted as interruption:
         cause = interruption
@@ -67,10 +72,12 @@ def _conclude(context: JobContext, outcomes: Outcomes, cause: Exception) -> None
 def _record_end(context: JobContext, outcomes: Outcomes, cause: Exception) -> None:
     """Store the end under the claim, or nothing at all if the claim has gone."""
     log.info("job %s (%s) ended: %s", context.job_id, context.kind, type(cause).__name__)
+    # After a lost lease another run owns the job; this one must not decide how it ends.
     if context.completed or isinstance(cause, LeaseLost | Unavailable):
         return
     with contextlib.suppress(LeaseLost), jobs.ending(context.database, context.claim) as session:
         claim, subject = context.claim, context.subject_id
+        # Progress first, so that the stored end is the last event.
         context.flush(session)
         if isinstance(cause, JobCancelled) or jobs.is_cancelling(session, claim):
             outcomes.cancelled(session, subject)
@@ -83,8 +90,9 @@ def _record_end(context: JobContext, outcomes: Outcomes, cause: Exception) -> No
 
 
 def _private_detail(cause: Exception) -> str:
-    """For the custodian: a limit in plain words, anything else with its trace."""
+    """For the custodian: a limit in plain words, any other error with its traceback."""
     if isinstance(cause, LimitExceeded):
         return str(cause)
     text = "".join(traceback.format_exception(cause))[-LONGEST_DETAIL:]
-    return text.encode(errors="replace").decode()  # the store takes no half characters
+    # SQLite takes no lone surrogates, which an exception's text may contain.
+    return text.encode(errors="replace").decode()

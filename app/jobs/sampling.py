@@ -28,8 +28,8 @@ def store_sample(
 ) -> Made:
     """Make the sample and write its bytes, chunk by chunk, under the job's claim.
 
-    The model is sampled in `child`, or in a process of its own; whosever it is, rows keep what
-    the dictionary declares between columns before anyone sees them. Raises `ChildUnusable`,
+    The model is sampled in `child`, or in a new process. For every synthesizer, rows are repaired
+    to meet the rules between columns before anyone sees them. Raises `ChildUnusable`,
     `UnmetRulesError`, or `JobInterrupted` if the run must stop.
     """
     with sampled(context, host, request, child) as table:
@@ -40,8 +40,10 @@ def store_sample(
 def sampled(
     context: JobContext, host: ChildHost, request: Sample, child: ChildProcess | None = None
 ) -> Iterator[CountsTable | RepairedRows]:
-    """The sample itself, inside the block; its rows can be passed through once. Raises as
-    `store_sample` does."""
+    """The sample itself, inside the block; its rows can be read once.
+
+    Raises what `store_sample` raises.
+    """
     if child is not None:
         yield _made(host, request, child)
         return
@@ -57,7 +59,7 @@ def _made(host: ChildHost, request: Sample, child: ChildProcess) -> CountsTable 
 
 
 class _Writing:
-    """Counts and hashes what passes on its way into the store."""
+    """Counts and hashes the rows on their way into the store."""
 
     def __init__(self, context: JobContext, request: Sample, sample_id: str) -> None:
         self._context = context
@@ -77,6 +79,7 @@ class _Writing:
         BlobStore(self._context.database).write(
             self._sample_id, PART, self._hashed(pieces), unit=self._context.fenced
         )
+        # Known only now, after all rows have passed.
         repairs = None if isinstance(table, CountsTable) else table.repairs
         return Made(self._rows, self._size_bytes, self._hash.hexdigest(), repairs)
 

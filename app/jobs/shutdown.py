@@ -15,8 +15,10 @@ class Shutdown:
         self._requested = threading.Event()
 
     def request(self, drain_s: float | None = None) -> None:
-        """Stop soon; a second request with a shorter time shortens the wait."""
+        """Request a stop; a second request with a shorter time shortens the wait."""
         allowed = self._drain_s if drain_s is None else drain_s
+        # The deadline before the event: whoever sees the request must not read an infinite
+        # deadline.
         self._deadline = min(self._deadline, time.monotonic() + allowed)
         self._requested.set()
 

@@ -18,6 +18,7 @@ def _nothing(session: Session, subject_id: str) -> None:
     del session, subject_id
 
 
+# Reached only after a claim, which ends the right to a refund.
 def _release_cancelled(session: Session, release_id: str) -> None:
     releases.cancelled(session, release_id, refunded=False)
 

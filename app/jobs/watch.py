@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Literal
 
 import psutil
@@ -20,14 +19,15 @@ from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 
 LOOK_S = 0.2
 CANCEL_S = 0.4
-# How long the main thread has to stop; a cancelled job ends within 2 seconds in all.
+# How long the main thread has to stop; with the two intervals above, a cancelled job ends within 2
+# seconds in total.
 GRACE_S = 0.7
 
 log = logging.getLogger("halftone.jobs")
 
 
 class LimitExceeded(JobInterrupted):
-    """The run took more time or memory than a job may."""
+    """The run took more time or memory than a job is allowed."""
 
     def __init__(self, limit: Literal["time", "memory"]) -> None:
         super().__init__(f"the job passed its {limit} limit")
@@ -59,12 +59,7 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
 
@@ -86,12 +81,14 @@ class Watch:
             self._check_cancelled()
             self._beat()
             self._context.show_progress()
+        # A store that stays busy ends the run as well: by now another worker may own the job.
         if time.monotonic() - self._beaten > self._context.settings.lease_s:
             raise LeaseLost
 
     def _check_limits(self) -> None:
         claim = self._context.claim
         late = time.monotonic() - self._started > claim.time_limit_s
+        # Waiting for the moment of publication is not work; see `await_publication`.
         if late and not self._context.publishing:
             raise LimitExceeded("time")
         if resident_bytes(self._process) > claim.memory_bytes:
@@ -109,6 +106,7 @@ class Watch:
         settings = self._context.settings
         if time.monotonic() - self._beaten < settings.heartbeat_s:
             return
+        # Before the write, which may wait for the lock: the lease counts from the earlier moment.
         begun = time.monotonic()
         with self._context.database.write() as session:
             jobs.heartbeat(session, self._context.claim, settings.lease_s)

@@ -31,7 +31,7 @@ from app.sandbox.child import ChildHost
 from app.settings import Settings, get_settings
 
 IDLE_S = 0.05
-# How often the queue is asked though the store has not changed: leases run out silently.
+# How often the queue is read even if the store has not changed: leases expire without a write.
 LOOK_ANYWAY_S = 1.0
 
 log = logging.getLogger("halftone.jobs")
@@ -90,7 +90,7 @@ class Worker:
 
 
 class StoreChange:
-    """Tells cheaply whether the store may have changed since the last look."""
+    """A cheap check whether the store may have changed since the last one."""
 
     def __init__(self, database: Database) -> None:
         self._connection = sqlite3.connect(
@@ -101,6 +101,8 @@ class StoreChange:
 
     def seen(self) -> bool:
         """Whether another connection committed since, or enough time has passed anyway."""
+        # Changes when another connection commits. It reads shared memory, not the file, so that an
+        # idle worker can poll 20 times a second.
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and time.monotonic() < self._look_at:
             return False
@@ -109,7 +111,7 @@ class StoreChange:
         return True
 
     def expect(self) -> None:
-        """Look again at the next occasion, whatever the store says."""
+        """Make the next check say yes, even if the store has not changed."""
         self._look_at = 0.0
 
     def close(self) -> None:
@@ -121,6 +123,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
     A supervised worker also stops when its standard input ends, as it does with its parent.
     """
+    # First of all, before a key or a row is in memory.
     close_memory()
     leave_pandas_out()
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
@@ -138,7 +141,8 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
 
 def _migrate(settings: Settings) -> None:
-    from app import migrate  # not needed, and not waited for, where a server has done it
+    # Imported here: a supervised worker does not need it, and starts faster without it.
+    from app import migrate
 
     migrate.to_head(settings.url)
 
@@ -161,6 +165,7 @@ def _follow_parent(shutdown: Shutdown) -> None:
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass
+        # The server is gone: hand the job back at once, so that another worker can continue it.
         shutdown.request(0)
 
     threading.Thread(target=wait, name="parent", daemon=True).start()

@@ -50,9 +50,9 @@ class Budget:
             _cap_units(epsilon, EPSILON_UNIT, f"{within}/epsilon"),
             _cap_units(delta, DELTA_UNIT, f"{within}/delta"),
         )
-        aside = _cap_units(delta_for_approximate, DELTA_UNIT, "/delta_for_approximate")
+        for_approximate = _cap_units(delta_for_approximate, DELTA_UNIT, "/delta_for_approximate")
         try:
-            return cls(*units, aside, account_caps(*units, accountant, aside))
+            return cls(*units, for_approximate, account_caps(*units, accountant, for_approximate))
         except GuaranteeNotAccepted as error:
             raise Invalid.at(
                 error.pointer.replace("/budget", within, 1), error.message, error.remedy
@@ -81,6 +81,8 @@ class Budget:
 
 def _cap_units(value: Decimal, unit: Decimal, pointer: str) -> int:
     try:
+        # Budgets round down and costs round up, so that rounding never lets more be spent than was
+        # declared.
         return to_units(value, unit, rounding="down")
     except AmountError as error:
         raise Invalid.at(pointer, str(error), "State a smaller amount.") from None
@@ -117,6 +119,7 @@ def open_account(
         created_at=now(),
     )
     session.add(account)
+    # The account's row must exist before an entry can refer to it.
     session.flush()
     append(
         session,

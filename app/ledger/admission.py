@@ -1,8 +1,8 @@
 """Admission: a release is charged to every scope or to none, and given back at most once.
 
 One conditional UPDATE for each scope (account, then grant) in the caller's write
-transaction, with the ledger's entry beside it. Nothing is decided from a value that was
-read before; the cause of a refusal is read after the statement that failed, in the same
+transaction, which also writes the ledger's entry. No decision depends on a value that was
+read earlier; the reason for a refusal is read after the statement that failed, in the same
 transaction.
 """
 
@@ -71,6 +71,9 @@ def admit(
     request = _Request(account, grant, reveal_account, terms)
     head = request.spend(session)
     if head is None:
+        # Inside one write transaction nothing can change between the failed statement and this
+        # read. If no reason is found, the tables contradict themselves: then nothing may be
+        # charged.
         raise request.refusal(session) or AccountSuspended()
     booked = append(
         session,
@@ -108,7 +111,7 @@ def preview(
 
 
 class _Request:
-    """Terms asked for on an account, and on a grant where there is one."""
+    """The terms of a request, on an account and, where there is one, on a grant."""
 
     def __init__(
         self, account: AccountRow, grant: GrantRow | None, reveal_account: bool, terms: Terms
@@ -124,6 +127,8 @@ class _Request:
         """Charge every scope, or none of them if one cannot cover it: then None."""
         if self._grant_id is None:
             return repository.spend(session, self._account_id, self._terms.charge)
+        # The account is charged first: its row decides who is next in the chain. If the grant
+        # cannot cover the charge, the savepoint takes the account's charge back too.
         with session.begin_nested() as both:
             head = repository.spend(session, self._account_id, self._terms.charge)
             if head and repository.spend_allowance(session, self._grant_id, self._terms.charge):
@@ -142,6 +147,7 @@ class _Request:
             return None
         grant = repository.grant_position(session, self._grant_id)
         if not grant.is_open:
+            # As if the grant had never existed: a revoked analyst learns nothing about the dataset.
             return NotFound()
         if not grant.covers(self._terms.charge):
             return self._exceeded(session, grant, "grant", is_shown=True)
@@ -174,6 +180,7 @@ class _Request:
             spent=position.spent.as_wire(self._terms.accountant) if is_shown else None,
             remaining=remaining.as_wire(self._terms.accountant) if is_shown else None,
             scope=scope,
+            # Only one amount is named; the primary one comes first where both are exceeded.
             limited_by=primary if self._terms.charge.primary > remaining.primary else "delta",
             largest_epsilon=self._largest_epsilon(session) if is_shown else None,
         )
@@ -202,6 +209,8 @@ def refund(
     Raises `Conflict` unless exactly this was charged for the release and not given back yet.
     """
     booked = repository.charge_of(session, account_id, release_id)
+    # The caller states the amount from the release's row. The ledger must agree with it, so a row
+    # that was changed cannot increase a refund.
     if (
         booked is None
         or (booked.primary, booked.delta) != (charge.primary, charge.delta)
@@ -209,6 +218,7 @@ def refund(
         or repository.is_refunded(session, release_id)
     ):
         raise Conflict("There is no such charge to give back.")
+    # All or nothing: callers go on after `AccountSuspended`, in the same transaction.
     with session.begin_nested():
         head = repository.give_back(session, account_id, charge)
         if head is None:

@@ -84,14 +84,16 @@ def _totals(session: Session, account: AccountRow) -> Totals:
 
 
 def _epsilon_spent(account: AccountRow) -> int:
-    """The epsilon that the spending so far amounts to at the budget's delta.
+    """The epsilon that corresponds to the spending so far, at the budget's delta.
 
     On `basic` that is the sum of epsilons. On `zcdp` it is the conversion of the spent rho
     at the part of delta that the cap was converted at (what is not set aside), so that an
-    exhausted account reads the budget's own epsilon, up to rounding.
+    exhausted account shows the budget's own epsilon, up to rounding.
     """
     if Accountant(account.accountant) is Accountant.BASIC:
         return account.spent_primary
+    # Composition: rho adds up over releases (Bun and Steinke 2016, Lemma 1.7), and only the sum is
+    # converted to epsilon. Converting each release alone would state far too much.
     return epsilon_for(account.spent_primary, account.budget_delta - account.delta_for_approximate)
 
 
@@ -130,6 +132,8 @@ def change(
         delta_for_approximate=budget.delta_for_approximate,
         cap=cap,
     )
+    # The statement changes nothing if the new cap is below what was spent: spending cannot be
+    # undone.
     if head is None:
         raise _refusal(repository.account_position(session, account.id), cap)
     detail = {**budget.as_detail(), "before": before, "reason": reason}
@@ -143,6 +147,7 @@ def change(
         principal_id=principal_id,
         detail=detail,
     )
+    # In the same transaction, so that no budget changes without an entry of the audit log.
     audit.record(
         session,
         principal_id=principal_id,
@@ -158,7 +163,7 @@ def _refusal(position: Position, cap: Charge) -> Exception:
         return AccountSuspended()
     field = "epsilon" if position.spent_primary > cap.primary else "delta"
     return Conflict(
-        "More is spent already than this budget would cover.",
+        "More has already been spent than this budget would cover.",
         errors=[
             FieldError(f"/{field}", "This is below what was spent.", "Set a budget that covers it.")
         ],

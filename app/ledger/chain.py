@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+# The previous hash of the first entry, which has none: as long as a SHA-256 in hex.
 GENESIS = "0" * 64
 
 Kind = Literal["opened", "joined", "charge", "refund", "budget"]
@@ -47,6 +48,8 @@ class Entry:
         return {name: getattr(self, name) for name in FIELDS}
 
     def hash_after(self, previous_hash: str) -> str:
+        # Equal entries must give equal bytes on every machine: keys are sorted, and `json` escapes
+        # all that is not ASCII.
         canonical = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"{previous_hash}\n{canonical}".encode("ascii")).hexdigest()
 
@@ -56,7 +59,7 @@ FIELDS = tuple(Entry.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry with the hashes that stand beside it, as stored or exported."""
+    """An entry with its two hashes, as stored or exported."""
 
     entry: Entry
     previous_hash: str

@@ -16,14 +16,15 @@ from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
 
-# Key in the detail of a release's entries. Who may not see the account's total reads the hashes
-# of such entries; without something unknown beside it, the total could be guessed.
+# Key in the detail of a release's entries. Analysts who may not see the account's total can read
+# the hashes of these entries. Without a secret part, they could try totals until a hash matches.
 SALT = "salt"
+# 128 bits, more than anyone can try out.
 _SALT_BYTES = 16
 
 
 class AccountSuspended(Unavailable):
-    """The account's ledger does not add up, so nothing is booked until it was looked at."""
+    """The account's ledger does not add up, so nothing is booked until it has been checked."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -82,6 +83,8 @@ def _hash_before(session: Session, account_id: str, head: Head, kind: Kind, amou
         return GENESIS
     before = repository.tail(session, account_id, head.entries - 1)
     sign = {"charge": 1, "refund": -1}.get(kind, 0)
+    # The induction step of the chain: if the last entry states the right sum, so does this one. It
+    # is checked here on every write, not only when the ledger is verified.
     if before is None or (
         before.spent_primary + sign * amount.primary != head.spent_primary
         or before.spent_delta + sign * amount.delta != head.spent_delta
@@ -99,7 +102,7 @@ def ledger_hash(session: Session, account_id: str, sequence: int) -> str:
 
 
 def forget_amounts(session: Session, *rows: AccountRow | GrantRow | None) -> None:
-    """The statements above bypass loaded objects, so these read their amounts anew."""
+    """Make loaded rows read their amounts again: the charging statements bypass the session."""
     for row in rows:
         if row is not None and row in session:
             counted = ["entries"] if isinstance(row, AccountRow) else []

@@ -27,7 +27,7 @@ FORMAT = "halftone-ledger-1"
 
 
 class NotAnExport(ValueError):
-    """The lines are no export of a ledger: which line, and why."""
+    """The lines are not an export of a ledger; says which line and why."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"line {number}: {reason}")
@@ -61,7 +61,7 @@ def verify_export(lines: Iterable[str]) -> list[Verification]:
                 found.append(verify_chain(account, links))
             account, links = _header(number, document), []
         elif account is None:
-            raise NotAnExport(number, "an entry stands before any header")
+            raise NotAnExport(number, "an entry comes before any header")
         else:
             links.append(_link(number, document))
     if account is None:
@@ -86,14 +86,16 @@ def _header(number: int, document: dict[str, Any]) -> AccountFacts:
     try:
         return AccountFacts(**document["account"])
     except (KeyError, TypeError):
-        raise NotAnExport(number, "its account lacks figures") from None
+        raise NotAnExport(number, "its account has missing or unknown fields") from None
 
 
 def _link(number: int, document: dict[str, Any]) -> Link:
     try:
         facts = document["entry"]
+        # An unknown field would stay outside the hash, so that anyone could add it to a valid
+        # export.
         if set(facts) != set(FIELDS) or not isinstance(facts["detail"], dict):
-            raise NotAnExport(number, "its entry lacks fields, or has others")
+            raise NotAnExport(number, "its entry has missing or unknown fields")
         return Link(Entry(**facts), document["previous_hash"], document["hash"])
     except (KeyError, TypeError):
-        raise NotAnExport(number, "it is no entry with its hashes") from None
+        raise NotAnExport(number, "it is not an entry with its hashes") from None

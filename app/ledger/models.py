@@ -51,26 +51,27 @@ class AccountRow(Base):
     cap_delta: Mapped[int] = mapped_column(BigInteger)
     spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
     spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
+    # The highest cap so far: after a raise, the account's guarantee is the one of this cap.
     highest_primary: Mapped[int] = mapped_column(BigInteger)
-    """Highest cap there ever was: the guarantee after a raise is that of this cap."""
     highest_delta: Mapped[int] = mapped_column(BigInteger)
+    # Length of its chain, so that entries cut off at the end are noticed even if they add up to 0.
     entries: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Length of its chain: entries cut off the end are missed, whatever they add up to."""
+    # Its ledger did not add up when it was last verified: nothing more is admitted.
     suspended: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Its ledger did not add up when it was last verified: nothing more is admitted."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
 
     __table_args__ = (
         *amount_checks("budget_epsilon", "budget_delta", "delta_for_approximate"),
         *amount_checks("cap_primary", "cap_delta", "spent_primary", "spent_delta"),
         *amount_checks("highest_primary", "highest_delta"),
+        # The store itself refuses to pass the cap, should a statement ever be wrong.
         CheckConstraint("spent_primary <= cap_primary", name="primary_within_cap"),
         CheckConstraint("spent_delta <= cap_delta", name="delta_within_cap"),
     )
 
 
 class GrantRow(Base):
-    """An analyst's leave to use a dataset; the allowance is in the account's terms."""
+    """An analyst's permission to use a dataset; the allowance is in the account's terms."""
 
     __tablename__ = "grants"
 
@@ -82,8 +83,8 @@ class GrantRow(Base):
     cap_delta: Mapped[int | None] = mapped_column(BigInteger)
     spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
     spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
+    # active | revoked
     state: Mapped[str] = mapped_column(String(16))
-    """active | revoked"""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
 
     __table_args__ = (
@@ -100,25 +101,26 @@ class LedgerRow(Base):
 
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    # opened | joined | charge | refund | budget
     kind: Mapped[str] = mapped_column(String(16))
-    """opened | joined | charge | refund | budget"""
     dataset_id: Mapped[str] = mapped_column(String(32))
     release_id: Mapped[str | None] = mapped_column(String(32))
     principal_id: Mapped[str] = mapped_column(String(32))
     primary: Mapped[int] = mapped_column(BigInteger)
     delta: Mapped[int] = mapped_column(BigInteger)
+    # What the account had spent once this entry was made.
     spent_primary: Mapped[int] = mapped_column(BigInteger)
-    """What the account had spent once this entry was made."""
     spent_delta: Mapped[int] = mapped_column(BigInteger)
+    # The grant that was charged, or given back to, in addition to the account.
     grant_id: Mapped[str | None] = mapped_column(String(32))
-    """The grant that was charged, or given back to, besides the account."""
+    # Public facts: the guarantee asked for, the synthesizer, caps, a reason.
     detail: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """Public facts: the guarantee asked for, the synthesizer, caps, a reason."""
     at: Mapped[datetime] = mapped_column(UtcTime)
     previous_hash: Mapped[str] = mapped_column(String(64))
     hash: Mapped[str] = mapped_column(String(64), unique=True)
 
     __table_args__ = (
         *amount_checks("primary", "delta", "spent_primary", "spent_delta"),
+        # A release is charged at most once and refunded at most once.
         UniqueConstraint("release_id", "kind"),
     )

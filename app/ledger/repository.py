@@ -33,7 +33,9 @@ _ledger = LedgerRow.__table__.c
 _primary: BindParameter[int] = bindparam("charged_primary")
 _delta: BindParameter[int] = bindparam("charged_delta")
 
-# Each admission runs these, so they are put together once.
+# Each admission runs these, so they are built once.
+# The condition and the change are one statement: two requests cannot both see the same rest and
+# spend it twice.
 _SPEND = (
     update(AccountRow.__table__)  # type: ignore[arg-type]
     .where(
@@ -54,6 +56,7 @@ _SPEND_ALLOWANCE = (
     .where(
         _grants.id == bindparam("grant"),
         _grants.state == "active",
+        # A grant without an allowance is limited by the account alone.
         or_(_grants.cap_primary.is_(None), _grants.spent_primary + _primary <= _grants.cap_primary),
         or_(_grants.cap_delta.is_(None), _grants.spent_delta + _delta <= _grants.cap_delta),
     )
@@ -72,7 +75,7 @@ _APPEND = insert(LedgerRow.__table__)  # type: ignore[arg-type]
 class Position:
     """What an account or a grant may spend and has spent, read in this transaction.
 
-    A cap of None is no limit of its own.
+    A cap of None means that there is no limit here.
     """
 
     cap_primary: int | None
@@ -91,7 +94,10 @@ class Position:
         if self.cap_primary is None or self.cap_delta is None:
             return None
         return Charge(
-            max(0, self.cap_primary - self.spent_primary), max(0, self.cap_delta - self.spent_delta)
+            # An allowance may be lowered below what is spent: then nothing is left, not less than
+            # nothing.
+            max(0, self.cap_primary - self.spent_primary),
+            max(0, self.cap_delta - self.spent_delta),
         )
 
     def covers(self, charge: Charge) -> bool:
@@ -345,15 +351,18 @@ def count_of_kind(session: Session, account_id: str, kind: str) -> int:
 def links(session: Session, account_id: str) -> Iterator[Link]:
     """The whole chain in order, as stored.
 
-    Raises `ValueError` at an entry whose detail is no JSON object: somebody else wrote it.
+    Raises `ValueError` at an entry whose detail is not a JSON object: the service never writes one.
     """
     columns = LedgerRow.__table__.c
+    # Raw text, before SQLAlchemy decodes it: a changed detail or time must be found here, and must
+    # not stop the walk in a decoder.
     raw = {"detail": type_coerce(columns.detail, String), "at": type_coerce(columns.at, String)}
     chosen = [raw.get(name, columns[name]).label(name) for name in FIELDS]
     rows = session.execute(
         select(*chosen, columns.previous_hash, columns.hash)
         .where(columns.account_id == account_id)
         .order_by(columns.sequence)
+        # A long chain is never held in memory as a whole.
         .execution_options(yield_per=1000)
     )
     for row in rows:

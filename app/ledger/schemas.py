@@ -1,4 +1,4 @@
-"""The wire of budgets and ledgers."""
+"""Budgets and ledgers as the API sends and receives them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GuaranteeIn(BaseModel):
         None, description="Rho of zero-concentrated differential privacy, in place of epsilon."
     )
     delta: Amount | None = Field(
-        None, description="Delta, below 1; 0 or none asks for a pure guarantee."
+        None, description="Delta, below 1; 0 or null gives a pure guarantee."
     )
 
     def to_guarantee(self) -> Guarantee:
@@ -51,12 +51,14 @@ class GuaranteeIn(BaseModel):
             raise Invalid.at(
                 "/guarantee",
                 "A guarantee names either epsilon or rho.",
-                "Send one of the two, with delta beside it if you want one.",
+                "Send one of the two, and delta as well if you want one.",
             )
         field = "epsilon" if self.epsilon is not None else "rho"
         epsilon = _units(self.epsilon, EPSILON_UNIT, "/guarantee/epsilon", "up")
         rho = _units(self.rho, RHO_UNIT, "/guarantee/rho", "up")
         delta = _units(self.delta, DELTA_UNIT, "/guarantee/delta", "up")
+        # In units of 1e-18. A delta of 1 allows a release to publish the data, so it is no
+        # guarantee.
         if delta is not None and delta >= 10**18:
             raise Invalid.at("/guarantee/delta", "delta must be below 1", "Send a smaller delta.")
         try:
@@ -76,15 +78,15 @@ class BudgetChangeIn(BaseModel):
     )
 
     epsilon: Amount = Field(description="Total epsilon from now on.")
-    delta: Amount | None = Field(None, description="Total delta from now on; as it is, if omitted.")
+    delta: Amount | None = Field(None, description="Total delta from now on; unchanged if omitted.")
     delta_for_approximate: Amount | None = Field(
         None,
-        description="On `zcdp`, how much of delta is set aside for approximate steps; as it is,"
-        " if omitted.",
+        description="On `zcdp`, how much of delta is set aside for approximate steps;"
+        " unchanged if omitted.",
     )
     reason: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
-    ] = Field(description="Why; it stands in the ledger for good.")
+    ] = Field(description="Why. The reason stays in the ledger permanently.")
 
 
 class EpsilonAmounts(BaseModel):
@@ -106,7 +108,8 @@ class RhoAmounts(BaseModel):
         examples=["0.024356"],
     )
     delta: str = Field(
-        description="Delta of approximate steps besides rho; exact decimal text.", examples=["0"]
+        description="Delta of approximate steps, in addition to rho; exact decimal text.",
+        examples=["0"],
     )
 
 
@@ -121,9 +124,11 @@ def amounts(charge: Charge, accountant: Accountant) -> Amounts:
 class AllowanceOut(BaseModel):
     """The caller's own share of the budget."""
 
-    cap: Amounts | None = Field(description="Null: no limit besides the budget itself.")
+    cap: Amounts | None = Field(description="Null: only the budget itself limits.")
     spent: Amounts = Field(description="What the caller's releases were charged.")
-    remaining: Amounts | None = Field(description="What is left of the share; never extra.")
+    remaining: Amounts | None = Field(
+        description="What is left of the share, which is part of the budget."
+    )
 
     @classmethod
     def of(cls, position: Position, accountant: Accountant) -> AllowanceOut:
@@ -150,16 +155,16 @@ class BudgetOut(BaseModel):
     )
     cap: Amounts | None = Field(description="The total in the account's own terms.")
     spent: Amounts | None = Field(description="What all releases of the account were charged.")
-    remaining: Amounts | None = Field(description="What is left: `cap` less `spent`.")
+    remaining: Amounts | None = Field(description="What is left: `cap` minus `spent`.")
     epsilon_at_delta: EpsilonAmounts | None = Field(
-        description="What the spending so far amounts to as epsilon at the budget's delta."
+        description="The spending so far, converted to epsilon at the budget's delta."
     )
     releases: int | None = Field(
         description="Releases charged and not given back, of all datasets of the account.",
         examples=[3],
     )
     highest_cap: Amounts | None = Field(
-        description="The highest cap there ever was: the guarantee is that of this cap."
+        description="The highest cap so far. The account's guarantee is the one of this cap."
     )
     changes: int | None = Field(description="How often the budget was changed.", examples=[0])
     note: str | None = Field(description="What changes of the budget mean for the guarantee.")
@@ -179,8 +184,8 @@ class BudgetOut(BaseModel):
 
 
 _CHANGED = (
-    "The budget was changed after it was declared. The guarantee is that of the highest cap;"
-    " changes that follow results leave no bound that was fixed in advance."
+    "The budget was changed after it was declared. The account's guarantee is the one of the"
+    " highest cap. If a change was made after results were seen, no bound was fixed in advance."
 )
 
 
@@ -214,7 +219,7 @@ class LedgerLine(BaseModel):
     sequence: int = Field(description="Counts from 1 without gaps.", examples=[2])
     kind: Literal["opened", "joined", "charge", "refund", "budget"] = Field(
         description="`opened` and `joined`: a dataset opened or joined the account. `charge` and"
-        " `refund`: of a release. `budget`: another budget was put in force."
+        " `refund`: of a release. `budget`: the budget was changed."
     )
     at: str = Field(
         description="When it was entered (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
@@ -222,7 +227,7 @@ class LedgerLine(BaseModel):
     dataset_id: str = Field(description="The dataset that the entry concerns.")
     release_id: str | None = Field(description="The release charged or given back.")
     principal_id: str = Field(description="Who caused the entry.")
-    grant_id: str | None = Field(description="The grant charged besides the account.")
+    grant_id: str | None = Field(description="The grant charged in addition to the account.")
     amount: Amounts = Field(
         description="Charged or given back; on `opened` and `budget` the cap from here on."
     )
@@ -234,7 +239,7 @@ class LedgerLine(BaseModel):
         " totals are shown, also the `salt` that keeps them from being guessed from hashes."
     )
     previous_hash: str = Field(
-        description="`hash` of the entry before; zeros on the first.", examples=[_SAMPLE_HASH]
+        description="`hash` of the previous entry; zeros on the first.", examples=[_SAMPLE_HASH]
     )
     hash: str = Field(
         description="SHA-256 over the previous hash and this entry.", examples=[_SAMPLE_HASH]
@@ -243,6 +248,7 @@ class LedgerLine(BaseModel):
     @classmethod
     def of(cls, row: LedgerRow, accountant: Accountant, *, shows_totals: bool) -> LedgerLine:
         spent = amounts(Charge(row.spent_primary, row.spent_delta), accountant)
+        # The salt would let an analyst test guesses of the hidden total against the hash.
         hidden = set() if shows_totals else {SALT}
         return cls.model_validate(
             {
@@ -263,7 +269,7 @@ class LedgerLine(BaseModel):
 
 
 class VerificationOut(BaseModel):
-    """Whether the ledger is whole: chain, sums, caps, grants."""
+    """Whether the ledger is intact: chain, sums, caps, grants."""
 
     ok: bool = Field(description="True if everything adds up.")
     entries: int | None = Field(description="Null where totals are not shown.", examples=[4])
@@ -272,7 +278,7 @@ class VerificationOut(BaseModel):
         examples=[_SAMPLE_HASH],
     )
     problems: list[str] | None = Field(
-        description="What does not add up; null for others than the custodian."
+        description="What does not add up; null for everyone but the custodian."
     )
 
     @classmethod

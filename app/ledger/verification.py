@@ -1,4 +1,4 @@
-"""Whether a ledger is whole: its chain, its sums, and the account that it belongs to."""
+"""Whether a ledger is intact: its chain, its sums, and the account that it belongs to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from app.ledger import repository
 from app.ledger.chain import GENESIS, KINDS, Entry, Link
 from app.ledger.models import AccountRow
 
+# A report for people: one broken entry makes every later one wrong too.
 _MOST_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class AccountFacts:
-    """What an account says of itself; everything in it follows from a whole ledger.
+    """An account's own figures; an intact ledger determines every one of them.
 
     Amounts in units, as in the tables.
     """
@@ -97,16 +98,16 @@ class ChainCheck:
         )
         self._expect(
             (entry.kind == "opened") == (self.entries == 1),
-            f"entry {entry.sequence} opens the account out of place",
+            f"entry {entry.sequence}: the first entry, and only that one, opens the account",
         )
         self._count(entry)
         self._expect(
             (entry.spent_primary, entry.spent_delta) == self._spent,
-            f"entry {entry.sequence} states another total than the sum so far",
+            f"entry {entry.sequence} states a total that differs from the sum so far",
         )
         self._expect(
             self._spent[0] <= self._cap[0] and self._spent[1] <= self._cap[1],
-            f"entry {entry.sequence} passes the cap",
+            f"entry {entry.sequence} exceeds the cap",
         )
         self.head_hash = link.hash
 
@@ -131,9 +132,7 @@ class ChainCheck:
         self._highest = (max(self._highest[0], cap[0]), max(self._highest[1], cap[1]))
         self._opened = self._opened or entry.detail
         self._budget = _declared_budget(entry.detail)
-        self._expect(
-            self._budget is not None, f"entry {entry.sequence} holds no budget that can be read"
-        )
+        self._expect(self._budget is not None, f"entry {entry.sequence} has no readable budget")
 
     def _charge(self, entry: Entry, amount: tuple[int, int]) -> None:
         release_id = entry.release_id or ""
@@ -160,8 +159,9 @@ class ChainCheck:
             so_far = self.by_grant.get(entry.grant_id, (0, 0))
             self.by_grant[entry.grant_id] = _moved(so_far, amount, sign)
 
-    def hold_against(self, account: AccountFacts) -> None:
+    def compare_with(self, account: AccountFacts) -> None:
         """Compare what the chain adds up to with what the account says of itself."""
+        # The chain alone cannot show that its newest entries were removed; the account's count can.
         self._expect(self.entries == account.entries, "entries are missing at the end")
         self._expect(
             self._spent == (account.spent_primary, account.spent_delta),
@@ -186,11 +186,11 @@ class ChainCheck:
             "the account's accountant or unit is not the one that it was opened with",
         )
 
-    def hold_against_datasets(self, dataset_ids: Collection[str]) -> None:
+    def compare_with_datasets(self, dataset_ids: Collection[str]) -> None:
         for dataset_id in sorted(set(dataset_ids) - self._datasets):
             self._expect(False, f"dataset {dataset_id} uses the account but never joined it")
 
-    def hold_against_grants(self, spent: Mapping[str, tuple[int, int]]) -> None:
+    def compare_with_grants(self, spent: Mapping[str, tuple[int, int]]) -> None:
         for grant_id in sorted({*spent, *self.by_grant}):
             self._expect(
                 spent.get(grant_id) == self.by_grant.get(grant_id, (0, 0)),
@@ -230,7 +230,7 @@ def verify_chain(account: AccountFacts, links: Iterable[Link]) -> Verification:
     """Verify a ledger by itself, as exported: chain, sums, and the account's own figures."""
     check = ChainCheck()
     _walk(check, links)
-    check.hold_against(account)
+    check.compare_with(account)
     return check.result(account.id)
 
 
@@ -242,18 +242,19 @@ def verify(session: Session, account_id: str, users: Users) -> Verification:
     account = repository.account(session, account_id)
     if account is None:
         raise LookupError(account_id)
+    # Counts and sums must be of the same moment as the entries, not from an earlier load.
     session.refresh(account)
     check = ChainCheck()
     _walk(check, repository.links(session, account_id))
-    check.hold_against(AccountFacts.of(account))
-    check.hold_against_datasets(users.datasets)
-    check.hold_against_grants(users.spent_by_grant)
+    check.compare_with(AccountFacts.of(account))
+    check.compare_with_datasets(users.datasets)
+    check.compare_with_grants(users.spent_by_grant)
     return check.result(account_id)
 
 
 def unbalanced_accounts(session: Session) -> list[str]:
     """Accounts that are suspended or whose last entry disagrees with what they have spent:
-    as much as can be asked often, for readiness."""
+    cheap enough for the readiness check, which runs often."""
     return repository.unbalanced(session)
 
 
@@ -261,5 +262,6 @@ def _walk(check: ChainCheck, links: Iterable[Link]) -> None:
     try:
         for link in links:
             check.take(link)
+    # Later entries cannot be checked against one that cannot be read.
     except ValueError:
         check.unreadable()

@@ -1,4 +1,4 @@
-"""What an executor holds while it runs: the store, its claim, and the ways to stop it."""
+"""What an executor works with: the store, its claim, and the ways to stop it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from app.queue import jobs
 from app.queue.jobs import Claim, JobInterrupted
 from app.settings import Settings
 
+# Every write takes the store's one write lock.
 PROGRESS_INTERVAL_S = 1.0
 # Events come in steps of a hundredth, so this is enough unless the stage changes very often.
 MOST_PROGRESS_EVENTS = 300
+# The width of the column `stage`.
 LONGEST_STAGE = 64
 
 
@@ -40,11 +42,11 @@ def record_nothing(session: Session, subject_id: str, events: list[ProgressEvent
 
 
 class JobContext:
-    """One run of a job. Executors write through `fenced` only, and ask `check_cancelled` often.
+    """One run of a job. Executors write only through `fenced`, and call `check_cancelled` often.
 
-    Every progress event is kept, in order and whatever the timing, so that what an analyst
-    sees of a run depends on what was reported alone; events wait for at most one write a
-    second and for the job's last one.
+    Every progress event is kept in order, independently of timing, so that what an analyst sees
+    of a run depends only on what was reported. Events are written at most once a second, and
+    with the job's last write.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class JobContext:
         self.publishing = True
         if not interval_s or self._publishes_at:
             return
+        # Fixed at the first call: a retry must not move the moment by another interval.
         self._publishes_at = (time.time() // interval_s + 1) * interval_s
         while (left_s := self._publishes_at - time.time()) > 0:
             self.check_cancelled()
@@ -131,7 +134,7 @@ class JobContext:
         self.show_progress()
 
     def show_progress(self) -> None:
-        """Store what was reported, once its turn has come; safe from any thread."""
+        """Store what was reported, if it is time to; safe from any thread."""
         if self._waiting and self._may_show():
             with self.fenced() as session:
                 self.flush(session)
@@ -145,6 +148,7 @@ class JobContext:
     def _forward(self, event: ProgressEvent) -> ProgressEvent:
         if self._last is None or event.fraction >= self._last.fraction:
             return event
+        # Progress never goes back, also when a run repeats what an earlier one did.
         return ProgressEvent(self._last.fraction, event.stage)
 
     def flush(self, session: Session) -> None:
@@ -167,12 +171,13 @@ class JobContext:
             raise self._interruption
 
     def interrupt(self, reason: JobInterrupted) -> None:
-        """Make the run stop, from another thread; the first reason stays."""
+        """Make the run stop, from another thread; the first reason is kept."""
         with self._lock:
             if self._interruption is not None:
                 return
             self._interruption = reason
             stoppers = list(self._on_interrupt)
+        # Outside the lock, since a stopper may call back into this context.
         for stop in stoppers:
             stop()
 

@@ -1,8 +1,8 @@
 """The queue of jobs: claims, leases and fencing numbers.
 
-A claim raises the job's fencing number and holds a lease; a worker whose lease has run out is
-taken for lost, and expiry raises the number again. A worker writes only through `fenced`,
-so that one that wakes after its lease has gone can store nothing.
+A claim raises the job's fencing number and holds a lease. A worker whose lease has expired counts
+as lost, and the number is raised again. Workers write only through `fenced`, so that one that
+wakes up after its lease has expired can store nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from app.settings import Settings
 Kind = Literal["ingest", "fit", "sample", "report"]
 End = Literal["succeeded", "failed", "cancelled"]
 
-# How often a job is run again after its worker was lost.
+# How often a job is run again after its worker was lost. A job that kills its worker each time must
+# not run forever.
 MOST_RERUNS = 3
 
 _ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
@@ -36,7 +37,7 @@ class JobInterrupted(Exception):
 
 
 class LeaseLost(JobInterrupted):
-    """Another run owns the job, or may own it: the lease has gone."""
+    """Another run owns the job, or may own it: the lease has expired."""
 
 
 class JobCancelled(JobInterrupted):
@@ -59,7 +60,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended for good without its worker saying so."""
+    """A job that ended for good, not reported by its worker."""
 
     job_id: str
     kind: str
@@ -69,7 +70,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CancelOutcome:
-    """What became of a request to cancel.
+    """The result of a request to cancel.
 
     `refundable` holds only where no worker ever claimed the job, so that no one can have
     touched private rows for it.
@@ -104,6 +105,7 @@ def claim(session: Session, worker: str, lease_s: float) -> Claim | None:
     Kinds take turns, the one served longest ago first, so that many uploads cannot
     starve releases; within a kind the oldest goes first.
     """
+    # Under the write lock, so no two workers can select the same job.
     job = session.scalar(_next_in_turn())
     if job is None:
         return None
@@ -111,6 +113,7 @@ def claim(session: Session, worker: str, lease_s: float) -> Claim | None:
     job.claims += 1
     job.fence += 1
     job.worker = worker
+    # Wall clock, since workers on several machines compare it.
     job.lease_until = time.time() + lease_s
     job.started_at = now()
     session.flush()
@@ -169,6 +172,8 @@ def fenced(database: Database, claim: Claim) -> Iterator[Session]:
     Raises `LeaseLost` or `JobCancelled` before anything is written.
     """
     with database.write() as session:
+        # Checked before the first write, in the transaction of the write: no expiry can come in
+        # between.
         if _owned(session, claim).state == "cancelling":
             raise JobCancelled
         yield session
@@ -196,7 +201,7 @@ def finish(session: Session, claim: Claim, state: End, private_detail: str | Non
 
 
 def hand_back(session: Session, claim: Claim) -> None:
-    """Queue the job again at once, for another worker to go on from its journal."""
+    """Queue the job again at once; another worker continues from its journal."""
     _requeue(_owned(session, claim))
 
 
@@ -238,6 +243,8 @@ def cancel(session: Session, subject_id: str) -> CancelOutcome:
         return CancelOutcome("finished")
     if job.state == "queued":
         _end(job, "cancelled")
+        # `claims` never goes down, so a job that was claimed once and queued again stays
+        # non-refundable.
         return CancelOutcome("cancelled", refundable=job.claims == 0)
     if job.state in HELD:
         job.state = "cancelling"
@@ -253,6 +260,7 @@ def record_progress(session: Session, claim: Claim, fraction: float, stage: str)
 
 
 def _owned(session: Session, claim: Claim) -> JobRow:
+    # Read again in this transaction: a row loaded earlier could hide that the fence was raised.
     job = session.get(JobRow, claim.job_id, populate_existing=True)
     if (
         job is None

@@ -16,27 +16,27 @@ class JobRow(Base):
     __tablename__ = "jobs"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    # ingest | fit | sample | report
     kind: Mapped[str] = mapped_column(String(16))
-    """ingest | fit | sample | report"""
     subject_id: Mapped[str] = mapped_column(String(32), index=True)
     dataset_id: Mapped[str] = mapped_column(String(32), index=True)
+    # queued | running | cancelling | succeeded | failed | cancelled
     state: Mapped[str] = mapped_column(String(16))
-    """queued | running | cancelling | succeeded | failed | cancelled"""
+    # How many workers have held it; 0 means that no private row was read for it.
     claims: Mapped[int] = mapped_column(Integer, default=0)
-    """How many workers ever held it; 0 means that no one touched private rows for it."""
+    # How often its worker was lost; beyond `MOST_RERUNS` it has failed for good.
     losses: Mapped[int] = mapped_column(Integer, default=0)
-    """How often its worker was lost; beyond `MOST_RERUNS` it has failed for good."""
+    # Raised by each claim and each expiry; a writer with an older number is refused.
     fence: Mapped[int] = mapped_column(Integer, default=0)
-    """Raised by each claim and each expiry; a writer with an older number is refused."""
     worker: Mapped[str | None] = mapped_column(String(128))
+    # Seconds since the epoch.
     lease_until: Mapped[float | None] = mapped_column(Float)
-    """Seconds since the epoch."""
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     time_limit_s: Mapped[float] = mapped_column(Float)
     progress: Mapped[float] = mapped_column(Float, default=0.0)
     stage: Mapped[str] = mapped_column(String(64), default="queued")
+    # Why it failed, for the custodian alone.
     private_detail: Mapped[str | None] = mapped_column(Text)
-    """Why it failed, for the custodian alone."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -24,7 +24,7 @@ class Outcomes:
 
 
 def report_ends(session: Session, ended: Iterable[Ended], outcomes: Mapping[str, Outcomes]) -> None:
-    """Tell subjects that their jobs ended without a worker, in the same transaction."""
+    """Record at the subjects that their jobs ended without a worker, in the same transaction."""
     for job in ended:
         subject = outcomes[job.kind]
         end = subject.failed if job.state == "failed" else subject.cancelled

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.access.permission import Access, open_dataset, renewed
+from app.access.permission import Access, open_dataset, reopened
 from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, claim, find_replay
@@ -54,7 +54,7 @@ def prepare(
     attempt: Attempt | None,
     settings: Settings,
 ) -> Prepared | None:
-    """All that may take time or refuse, before the write transaction. Raises `Invalid`.
+    """Everything that may take time or refuse, before the write transaction. Raises `Invalid`.
 
     None for a request that was answered before.
     """
@@ -64,9 +64,10 @@ def prepare(
         samples.check_room(session, principal.id, settings)
         access = open_dataset(session, principal, dataset_id)
         facts = read_facts(session, access, principal, form, database, settings)
+    # Outside the transaction: a third party's process may take seconds to answer.
     costed = choice.cost(facts, catalogue, form, settings)
     if costed.problems:
-        raise Invalid("The release cannot run as asked.", errors=costed.problems)
+        raise Invalid("The release cannot run as requested.", errors=costed.problems)
     return Prepared(access, form, costed)
 
 
@@ -79,6 +80,7 @@ def admit(
 ) -> Accepted:
     """Charge and queue. Raises `BudgetExceeded`, or `Conflict` where the dataset changed."""
     release_id = new_id("rl")
+    # First of all, under the write lock: of two equal requests only one is charged.
     replay = claim(session, attempt, ACCEPTED, release_id)
     if replay is not None:
         release, dataset = service.visible(session, principal, replay.resource_id)
@@ -86,11 +88,14 @@ def admit(
         return Accepted(release, dataset, account, replayed=True)
     if prepared is None:
         raise Conflict("The earlier request with this Idempotency-Key is gone; send a new key.")
-    access = renewed(session, principal, prepared.access)
+    # The dataset may have been closed or the grant revoked while the request was being checked.
+    access = reopened(session, principal, prepared.access)
     account = accepting(access)
     if access.dataset.state != "ready":
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
+    # Checked again: the public dataset may have been erased since.
     public_facts(session, principal, prepared.form.public_dataset)
+    # Charge before enqueue, in one transaction: no worker can see a job that was not paid for.
     release = _charge(
         session, principal, access, account, release_id, prepared.form, prepared.costing
     )

@@ -1,7 +1,7 @@
-"""The synthesizers on offer: described, and asked whether they could run.
+"""The available synthesizers: their descriptions, and their checks of a request.
 
-Built-ins are asked in this process. Anything else is asked in a child of its own, with a
-time limit; the server holds only what it said of itself and the JSON Schema of its form.
+Built-ins run their checks in this process. Any other synthesizer runs them in a child process of
+its own, with a time limit; the server keeps only its description and the JSON Schema of its form.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from app.engine.sandbox.protocol import Check, FormRead, ReadForm
 from app.engine.schema import Schema
 from app.problems import FieldError, Invalid, NotFound
 from app.releases.forms import form_faults
-from app.sandbox.child import AskedChild, ChildHost, ChildUnusable
+from app.sandbox.child import ChildChecks, ChildHost, ChildUnusable
 from app.settings import Settings
 
-# Answers about public rows, of a few kilobytes each.
+# Results of checks on public rows, of a few kilobytes each: a preflight and its release share one.
 _MOST_REMEMBERED = 256
 
 log = logging.getLogger("halftone.synthesizers")
 
 
-class Asked(Protocol):
-    """A synthesizer that is asked, in this order, about a form and about a run."""
+class SynthesizerChecks(Protocol):
+    """A synthesizer's checks of a request, called in this order: first its form, then the run."""
 
     def read_form(self, form: dict[str, Any], schema: Schema) -> FormRead:
         """Raises `Invalid` for a malformed form, and where there is no answer."""
@@ -53,20 +53,20 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A synthesizer in its own words, with the form of its params."""
+    """A synthesizer as it describes itself, with the form of its params."""
 
     entry: Entry
     title: str
     reference: str
     params_schema: dict[str, Any]
+    # False if it is installed and does not answer.
     available: bool = True
-    """False if it is installed and does not answer."""
 
 
 _AUTOMATIC = Description(
     registry.automatic(), auto.TITLE, auto.REFERENCE, AutoParams.model_json_schema()
 )
-_NAME_IT = "Name the synthesizer that has this param, or check its spelling."
+_UNKNOWN_PARAM = "Name the synthesizer that has this param, or check its spelling."
 
 
 class Catalogue:
@@ -78,11 +78,11 @@ class Catalogue:
         self._described: dict[str, Description] = {}
         self._lock = threading.Lock()
         self._found: OrderedDict[str, tuple[Problem, ...]] = OrderedDict()
-        self._remembering = threading.Lock()
+        self._found_lock = threading.Lock()
 
     def names(self) -> list[str]:
-        """What is installed and can be asked for by name."""
-        return [entry.name for entry in self._entries.values() if self._is_there(entry)]
+        """What is installed and can be requested by name."""
+        return [entry.name for entry in self._entries.values() if self._is_installed(entry)]
 
     def entry(self, name: str) -> Entry:
         """Raises `Invalid` for a name that a request got wrong, and for an adapter without its
@@ -90,7 +90,7 @@ class Catalogue:
         if name not in self._entries:
             raise self._unknown(name)
         entry = self._entries[name]
-        if not self._is_there(entry):
+        if not self._is_installed(entry):
             library = library_of(name)
             raise Invalid.at(
                 "/synthesizer",
@@ -101,42 +101,45 @@ class Catalogue:
         return entry
 
     def describe(self, name: str) -> Description:
-        """Of `auto` too. Raises `NotFound`; asks a third party once, in a child."""
+        """Also of `auto`. Raises `NotFound`; a third party is started once, in a child process."""
         if name == AUTO:
             return _AUTOMATIC
-        if name not in self._entries or not self._is_there(self._entries[name]):
+        if name not in self._entries or not self._is_installed(self._entries[name]):
             raise NotFound("There is no synthesizer of that name.")
+        # Held while a child answers, so that many requests start only one child.
         with self._lock:
             if name not in self._described:
-                described = self._ask(self._entries[name])
+                described = self._describe(self._entries[name])
+                # Not remembered: it may only have been slow, and may answer the next request.
                 if not described.available:
                     return described
                 self._described[name] = described
             return self._described[name]
 
     @contextlib.contextmanager
-    def asking(self, entry: Entry) -> Iterator[Asked]:
-        """Questions to one synthesizer; a third party answers all of them within one time limit."""
+    def checks(self, entry: Entry) -> Iterator[SynthesizerChecks]:
+        """The checks of one synthesizer; a third party's share one time limit."""
         if entry.ours:
-            yield _Here(registry.ours(entry.name))
+            yield _InProcess(registry.ours(entry.name))
             return
-        with ChildHost(self._settings).asking() as child:
+        with ChildHost(self._settings).checks() as child:
             yield _InChild(entry, child)
 
     def check_public(self, entry: Entry, check: Check, rows: PublicRows) -> tuple[Problem, ...]:
-        """Problems that only the rows of the public dataset show, after a `check` without any.
+        """Problems that only the rows of the public dataset show, after a `check` without problems.
 
-        What was found is remembered, so that they are read once for a preflight and the release
+        The result is remembered, so that the rows are read once for a preflight and the release
         that follows it. Raises `PublicRowsGone`, and `Invalid` where a child does not answer.
         """
-        question = _question(entry, check, rows.dataset_id)
-        with self._remembering:
-            if question in self._found:
-                self._found.move_to_end(question)
-                return self._found[question]
+        key = _cache_key(entry, check, rows.dataset_id)
+        with self._found_lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+        # Outside the lock: reading the rows takes seconds, and other requests must not wait for it.
         found = self._public_problems(entry, check, rows)
-        with self._remembering:
-            self._found[question] = found
+        with self._found_lock:
+            self._found[key] = found
             while len(self._found) > _MOST_REMEMBERED:
                 self._found.popitem(last=False)
         return found
@@ -147,7 +150,7 @@ class Catalogue:
         with _answering(entry):
             return ChildHost(self._settings).check_public(check, rows)
 
-    def _is_there(self, entry: Entry) -> bool:
+    def _is_installed(self, entry: Entry) -> bool:
         return not entry.adapter or is_installed(self._settings.adapters, library_of(entry.name))
 
     def _unknown(self, name: str) -> Invalid:
@@ -168,11 +171,11 @@ class Catalogue:
         try:
             return AutoParams.model_validate(form)
         except ValidationError as error:
-            raise _bad_form(form_faults(error, form, _NAME_IT)) from None
+            raise _bad_form(form_faults(error, form, _UNKNOWN_PARAM)) from None
 
-    def _ask(self, entry: Entry) -> Description:
+    def _describe(self, entry: Entry) -> Description:
         if not entry.ours:
-            return self._ask_in_child(entry)
+            return self._describe_in_child(entry)
         synthesizer = registry.ours(entry.name)
         return Description(
             entry,
@@ -181,17 +184,17 @@ class Catalogue:
             synthesizer.Params.model_json_schema(),
         )
 
-    def _ask_in_child(self, entry: Entry) -> Description:
+    def _describe_in_child(self, entry: Entry) -> Description:
         try:
-            said = ChildHost(self._settings).describe(entry.name)
+            described = ChildHost(self._settings).describe(entry.name)
         except ChildUnusable as error:
             log.warning("synthesizer %s does not describe itself: %s", entry.name, error.detail)
             return Description(entry, entry.name, "", {}, available=False)
-        return Description(entry, said.title, said.reference, said.params_schema)
+        return Description(entry, described.title, described.reference, described.params_schema)
 
 
-class _Here:
-    """Asks a synthesizer in this process."""
+class _InProcess:
+    """Checks of a synthesizer in this process."""
 
     def __init__(self, synthesizer: Synthesizer) -> None:
         self._synthesizer = synthesizer
@@ -208,9 +211,9 @@ class _Here:
 
 
 class _InChild:
-    """Asks a third party's synthesizer, in its own process."""
+    """Checks of a third party's synthesizer, in a process of its own."""
 
-    def __init__(self, entry: Entry, child: AskedChild) -> None:
+    def __init__(self, entry: Entry, child: ChildChecks) -> None:
         self._entry = entry
         self._child = child
 
@@ -233,12 +236,13 @@ def _answering(entry: Entry) -> Iterator[None]:
     try:
         yield
     except ChildUnusable as error:
+        # The client is not shown the cause: a third party's output could hold anything.
         log.warning("synthesizer %s could not check a request: %s", entry.name, error.detail)
         raise _no_answer() from None
 
 
-def _question(entry: Entry, check: Check, dataset_id: str) -> str:
-    """All that an answer about public rows depends on, as text: public facts."""
+def _cache_key(entry: Entry, check: Check, dataset_id: str) -> str:
+    """Everything that a check of public rows depends on, as text; all of it is public."""
     facts = [
         (entry.name, entry.version, check.form, dataset_id),
         (check.schema.to_wire(), check.unit.to_wire(), loss_to_json(check.loss)),
@@ -254,5 +258,5 @@ def _no_answer() -> Invalid:
     return Invalid.at(
         "/synthesizer",
         "The synthesizer gave no answer within its limits of time and memory.",
-        "Send the request again, or use another synthesizer; its log is with the operator.",
+        "Send the request again, or use another synthesizer. The operator can read its log.",
     )

@@ -11,13 +11,13 @@ from app.engine.catalog.registry import Entry
 from app.engine.privacy.loss import PrivacyLoss
 from app.problems import FieldError, Invalid
 from app.releases.catalogue import Catalogue
-from app.releases.costing import Costing, cost_of, opened
+from app.releases.costing import Costing, cost_of, terms_of
 from app.releases.facts import Facts
 from app.releases.forms import plain_form
 from app.releases.schemas import ReleaseIn
 from app.settings import Settings
 
-# Where a problem is that another method would only avoid by leaving the preference out.
+# Pointers to preferences: another method could avoid a problem here only by ignoring it.
 _PREFERENCES = frozenset({"/params/target", "/public_dataset"})
 
 
@@ -25,9 +25,9 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
     """Cost a request: its form and limits, and the synthesizer's own check of them.
 
     Where no synthesizer is named, the first that could run is picked. If none could, the answer
-    is what stands in the way of the first. So it is where the first cannot meet a preference:
-    the next might run, but only because it ignores the preference. And a public dataset that
-    the picked method would not read is a problem where a better method could run without it.
+    lists what prevents the first one from running. The same holds if the first one cannot meet a
+    preference: the next one might run, but only because it ignores the preference. A public dataset
+    that the picked method would not read is a problem if a better method could run without it.
     """
     if form.synthesizer != AUTO:
         return cost_of(facts, catalogue, form, settings)
@@ -37,10 +37,11 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
         return _without_method(facts, form, error)
     picked, refused = _first_to_run(facts, catalogue, form, params, settings)
     if picked is None:
+        # The best method's problems are the ones worth correcting.
         return refused[0]
     better = _better_without_public(picked, facts, catalogue, form, params, settings)
     if better is not None and better in [each.entry for each in refused]:
-        problems = (*refused[0].problems, _public_in_the_way(better))
+        problems = (*refused[0].problems, _public_prevents(better))
         return replace(refused[0], problems=problems)
     return replace(picked, why=_why(picked, refused))
 
@@ -48,7 +49,7 @@ def cost(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Settings
 def _without_method(facts: Facts, form: ReleaseIn, error: Invalid) -> Costing:
     terms, problems = None, facts.problems
     try:
-        terms = opened(facts, form)
+        terms = terms_of(facts, form)
     except Invalid as wrong:
         problems = (*problems, *wrong.errors)
     return Costing(None, {}, terms, None, (*problems, *error.errors))
@@ -83,7 +84,7 @@ def _candidates(
 def _loss(facts: Facts, form: ReleaseIn) -> PrivacyLoss | None:
     """The loss of a run without approximate steps; None for a guarantee that is refused."""
     try:
-        return opened(facts, form).loss
+        return terms_of(facts, form).loss
     except Invalid:
         return None
 
@@ -96,7 +97,7 @@ def _better_without_public(
     params: AutoParams,
     settings: Settings,
 ) -> Entry | None:
-    """What would be picked without the public dataset, where what is picked does not read it."""
+    """What would be picked without the public dataset, if the picked method does not read it."""
     assert picked.entry is not None
     if form.public_dataset is None or registry.ours(picked.entry.name).uses_public != "no":
         return None
@@ -105,7 +106,7 @@ def _better_without_public(
     return (refused[0] if first is None else first).entry
 
 
-def _public_in_the_way(better: Entry) -> FieldError:
+def _public_prevents(better: Entry) -> FieldError:
     return FieldError(
         "/public_dataset",
         f"No method that learns from the public dataset can run here; `{better.name}` could"
@@ -115,7 +116,7 @@ def _public_in_the_way(better: Entry) -> FieldError:
 
 
 def _why(picked: Costing, refused: Sequence[Costing]) -> str:
-    """Why it was picked, and what stood in the way of those before it."""
+    """Why it was picked, and why the methods before it cannot run."""
     passed_over = (
         f"`{each.entry.name}` cannot run here ({each.problems[0].message.rstrip('.')})"
         for each in refused

@@ -1,8 +1,8 @@
-"""What a release by one synthesizer would cost and need, and what stands in its way.
+"""What a release by one synthesizer would cost and need, and what prevents it.
 
 One pass over public facts, before the transaction that admits: the form is read, the guarantee
-is opened with what the form sets aside of its delta, the synthesizer forecasts the run, and
-looks at the rows of a public dataset if it has to.
+is converted with the part of delta that the form sets aside, and the synthesizer forecasts the
+run. If it has to, it also reads the rows of a public dataset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.ledger import admission
 from app.ledger.terms import Terms
 from app.problems import FieldError, Invalid
 from app.releases import samples
-from app.releases.catalogue import Asked, Catalogue
+from app.releases.catalogue import Catalogue, SynthesizerChecks
 from app.releases.facts import Facts, PublicDataset, accepting, no_public_dataset
 from app.releases.forms import plain_form
 from app.releases.schemas import ReleaseIn
@@ -35,8 +35,8 @@ _NO_APPROXIMATE_STEPS = FieldError(
     "/guarantee",
     "The run would take approximate steps (finding values or keys), for which the dataset's account"
     " has set no delta aside.",
-    "Use params that do without, such as `columns` with declared values; or ask for a dataset with"
-    " `delta_for_approximate`.",
+    "Use params that need no such steps, such as `columns` with declared values; or ask for a"
+    " dataset with `delta_for_approximate`.",
 )
 
 
@@ -70,6 +70,7 @@ class Costing:
 
 
 def _finite(error: float) -> float | None:
+    # JSON has no infinity.
     return error if math.isfinite(error) else None
 
 
@@ -93,7 +94,7 @@ class _Faults:
 
 @dataclass(frozen=True, slots=True)
 class _Forecast:
-    """What a synthesizer answered, and the terms that it was asked about."""
+    """What a synthesizer forecasts, and the terms that it was given."""
 
     params: dict[str, Any]
     terms: Terms
@@ -114,43 +115,45 @@ def cost_of(facts: Facts, catalogue: Catalogue, form: ReleaseIn, settings: Setti
         entry = catalogue.entry(form.synthesizer)
         params = plain_form(form.params)
     if entry is not None and not faults.found:
-        with faults.caught(), catalogue.asking(entry) as method:
+        with faults.caught(), catalogue.checks(entry) as method:
             forecast = _forecast(method, entry, params, facts, form, settings)
     if entry is None or forecast is None:
         terms = None
         with faults.caught():
-            terms = opened(facts, form)
+            terms = terms_of(facts, form)
         return Costing(entry, params, terms, None, tuple(faults.found))
     if forecast.terms.approximate_delta and not facts.takes_approximate:
         faults.found.append(_NO_APPROXIMATE_STEPS)
     faults.add(forecast.preflight.problems)
+    # Last, and only if all else holds: it is the one check that reads rows.
     if forecast.looks_at_public and facts.public is not None and not faults.found:
         with faults.caught():
             faults.add(_public_problems(catalogue, entry, forecast, facts.public))
     return Costing(entry, forecast.params, forecast.terms, forecast.preflight, tuple(faults.found))
 
 
-def opened(facts: Facts, form: ReleaseIn, delta_share: float = 0.0) -> Terms:
+def terms_of(facts: Facts, form: ReleaseIn, delta_share: float = 0.0) -> Terms:
     """The guarantee as the account books it. Raises `Invalid`.
 
     delta_share: the share of its delta that the run sets aside for approximate steps.
     """
     guarantee = form.guarantee.to_guarantee()
-    aside = math.floor((guarantee.delta or 0) * Fraction(delta_share))
-    return Terms.of(guarantee, facts.accountant, aside)
+    # Exact, as a fraction: in floating point a share of all the delta could round to more than it.
+    for_approximate = math.floor((guarantee.delta or 0) * Fraction(delta_share))
+    return Terms.of(guarantee, facts.accountant, for_approximate)
 
 
 def _forecast(
-    method: Asked,
+    method: SynthesizerChecks,
     entry: Entry,
     params: dict[str, Any],
     facts: Facts,
     form: ReleaseIn,
     settings: Settings,
 ) -> _Forecast:
-    # The form comes first: what it sets aside of delta decides what the guarantee costs.
+    # The form comes first: the part of delta that it sets aside decides what the guarantee costs.
     read = method.read_form(params, facts.schema)
-    terms = opened(facts, form, read.delta_share)
+    terms = terms_of(facts, form, read.delta_share)
     check = Check(
         name=entry.name,
         form=params,
@@ -180,7 +183,7 @@ def _public_problems(
 
 
 def preview(session: Session, access: Access, terms: Terms) -> admission.Preview:
-    """What the budget would say to these terms; nothing is charged."""
+    """Whether the budget covers these terms; nothing is charged."""
     return admission.preview(
         session,
         account=accepting(access),

@@ -1,4 +1,4 @@
-"""Dictionaries of datasets, read once and kept: a dataset's dictionary never changes."""
+"""Parsed dictionaries of datasets, kept in memory: a dataset's dictionary never changes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import threading
 from app.datasets.models import DatasetRow
 from app.engine.schema import Schema
 
+# A dictionary of hundreds of columns takes about a megabyte.
 _MOST_KEPT = 64
 _kept: dict[str, Schema] = {}
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def dictionary_of(dataset: DatasetRow) -> Schema:
-    """The dataset's dictionary; the oldest of those kept gives way to a new one."""
+    """The dataset's dictionary; a new one replaces the oldest in memory."""
     schema = _kept.get(dataset.id)
     if schema is None:
         schema = Schema.parse(dataset.schema)
-        with _turn:
+        # The read above needs no lock: at worst two threads parse the same dictionary.
+        with _lock:
             while len(_kept) >= _MOST_KEPT:
                 del _kept[next(iter(_kept))]
             _kept[dataset.id] = schema

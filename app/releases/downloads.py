@@ -18,6 +18,7 @@ from app.storage.blobs import BlobError
 
 # Name of the blob part that holds a sample, in the collection of its id.
 PART = "parquet"
+# 1 MiB: bounds the memory of a download, whatever the size of the sample.
 _BYTES_AT_ONCE = 2**20
 # Raise it when the same rows are written differently, so that ETags change.
 _RENDERING = 1
@@ -78,6 +79,7 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
 
     Raises `Conflict` at once where stored bytes are damaged.
     """
+    # Before the first byte is sent, while a refusal can still be an HTTP status.
     _check(sample.file)
     if rendering.format is Format.PARQUET:
         return iter(lambda: sample.file.read(_BYTES_AT_ONCE), b"")
@@ -91,7 +93,7 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
 
 
 def _check(file: BinaryIO) -> None:
-    """Read a file through: once a response has begun it cannot become a refusal."""
+    """Read the whole file: after a response has begun, it cannot turn into an error."""
     try:
         while file.read(_BYTES_AT_ONCE):
             pass

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.releases.models import EventRow, ReleaseRow
 
-# Streams asked about in one statement.
+# Streams in one statement; SQLite limits the depth of an expression to 1000.
 _MOST_TERMS = 200
 _ADD = insert(EventRow.__table__)  # type: ignore[arg-type]
 # Fractions are rounded to a thousandth.
@@ -46,6 +46,7 @@ def reported(session: Session, release: ReleaseRow, reports: Sequence[Report]) -
     for report in reports:
         fraction = round(report.fraction, _DECIMALS)
         data = {"progress": fraction, "stage": report.stage}
+        # A run that continues after a lost worker starts its reports again from 0.
         if fraction < release.progress:
             continue
         stored = _stored(session, release.id) if stored is None else stored
@@ -92,6 +93,7 @@ def _stored(session: Session, release_id: str) -> list[dict[str, Any]]:
 
 
 def _append(session: Session, release_id: str, kind: str, data: dict[str, Any]) -> None:
+    # The query below must see events added earlier in this transaction.
     session.flush()
     last = session.scalar(
         select(func.max(EventRow.sequence)).where(EventRow.release_id == release_id)

@@ -35,7 +35,7 @@ class PublicDataset:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a dataset and its account before any synthesizer is asked.
+    """What is known of a dataset and its account before any synthesizer checks the request.
 
     takes_approximate: whether the account has any delta for approximate steps at all.
     """
@@ -106,6 +106,7 @@ def public_facts(
         return None
     try:
         dataset: DatasetRow = open_dataset(session, principal, dataset_id).dataset
+    # The same refusal for a dataset that is private or does not exist: its id must reveal nothing.
     except NotFound:
         raise no_public_dataset() from None
     if dataset.visibility != "public" or dataset.state != "ready" or dataset.rows is None:

@@ -17,7 +17,9 @@ from app.database import Database
 from app.releases import events
 from app.releases.models import EventRow
 
+# One query for all readers, so a short interval costs the store little.
 POLL_S = 0.25
+# Below the 30 to 60 seconds after which proxies usually close an idle connection.
 KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 _WAITING_EVENTS = 64
@@ -27,7 +29,7 @@ log = logging.getLogger("halftone.events")
 
 @dataclass(eq=False)
 class _Stream:
-    """One reader: the release it follows and the last event it was handed."""
+    """One reader: the release that it follows and the last event that it was sent."""
 
     release_id: str
     seen: int
@@ -50,7 +52,7 @@ class Feed:
         self._wanted = anyio.Event()
 
     async def run(self) -> None:
-        """Poll while anybody reads; ends when it is cancelled."""
+        """Poll as long as there are readers; ends when it is cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
@@ -81,6 +83,7 @@ class Feed:
     async def _feed(self) -> None:
         seen: dict[str, int] = {}
         for stream in self._streams:
+            # Readers of one release may be at different events; the slowest decides where to start.
             seen[stream.release_id] = min(stream.seen, seen.get(stream.release_id, stream.seen))
         try:
             rows = await to_thread.run_sync(self._poll, seen)
@@ -88,6 +91,7 @@ class Feed:
             log.warning("the event poll met %s", type(error).__name__)
             return
         for row in rows:
+            # A copy: readers may leave while events are sent.
             for stream in tuple(self._streams):
                 stream.hand(row)
 

@@ -11,7 +11,9 @@ from pydantic import ValidationError
 from app.engine.json_pointer import pointer
 from app.problems import FieldError, Invalid, remedy_for
 
+# A double reaches 1e308; beyond, a number would become infinity.
 _LARGEST_EXPONENT = 300
+# Far deeper than any form, and far from Python's recursion limit.
 _DEEPEST = 32
 
 
@@ -35,6 +37,7 @@ def _plain(value: Any, at: str, depth: int = 0) -> Any:
         if value and abs(value.adjusted()) > _LARGEST_EXPONENT:
             raise Invalid.at(at, "The number is out of range.", "Send a smaller one.")
         return float(value)
+    # Such a number fits no column type, and converting it takes time that grows with its square.
     if isinstance(value, int) and value.bit_length() > 64:
         raise Invalid.at(at, "The number is out of range.", "Send a smaller one.")
     return value

@@ -32,6 +32,8 @@ class StoredJournal:
 
     def append(self, entry: JournalEntry) -> None:
         """Commit an entry. Raises `JobInterrupted` if this run may not go on."""
+        # Committed before the synthesizer sees the answer: after a crash the same question gets the
+        # same answer, and no noise is drawn twice for one charge.
         with self._context.fenced() as session:
             session.add(
                 JournalRow(

@@ -29,8 +29,8 @@ class ReleaseRow(Base):
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    # The grant that was charged in addition to the account; None for the custodian.
     grant_id: Mapped[str | None] = mapped_column(ForeignKey("grants.id"))
-    """The grant that was charged besides the account; None for the custodian."""
     synthesizer: Mapped[str] = mapped_column(String(200))
     synthesizer_version: Mapped[str] = mapped_column(String(100))
     assurance: Mapped[str] = mapped_column(String(16))
@@ -38,23 +38,23 @@ class ReleaseRow(Base):
     guarantee: Mapped[dict[str, str]] = mapped_column(JSON)
     charge_primary: Mapped[int] = mapped_column(BigInteger)
     charge_delta: Mapped[int] = mapped_column(BigInteger)
+    # The session's allowance, fixed at admission: pure | zcdp.
     loss_kind: Mapped[str] = mapped_column(String(8))
-    """The session's allowance, fixed at admission: pure | zcdp."""
     loss_amount: Mapped[int] = mapped_column(BigInteger)
     loss_delta: Mapped[int] = mapped_column(BigInteger)
     rows: Mapped[int | None] = mapped_column(BigInteger)
     public_dataset_id: Mapped[str | None] = mapped_column(String(32))
+    # For the synthesizer's own arithmetic and sampling; never for noise.
     seed: Mapped[int] = mapped_column(BigInteger)
-    """For the synthesizer's own arithmetic and sampling; never for noise."""
+    # queued | running | cancelling | succeeded | failed | cancelled
     state: Mapped[str] = mapped_column(String(16))
-    """queued | running | cancelling | succeeded | failed | cancelled"""
     progress: Mapped[float] = mapped_column(Float, default=0.0)
     stage: Mapped[str] = mapped_column(String(64), default="queued")
     refunded: Mapped[bool] = mapped_column(Boolean, default=False)
     ledger_sequence: Mapped[int] = mapped_column(Integer)
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    # What its model states of its own errors; None until it has succeeded, and withdrawn.
     expected_errors: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
-    """What its model states of its own errors; None until it has succeeded, and withdrawn."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -88,8 +88,8 @@ class EventRow(Base):
 
     release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    # state | progress | end
     type: Mapped[str] = mapped_column(String(16))
-    """state | progress | end"""
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
@@ -98,19 +98,19 @@ class SampleRow(Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), index=True)
+    # rows | counts
     kind: Mapped[str] = mapped_column(String(8))
-    """rows | counts"""
+    # As requested; None stands for the noisy count until the sample is made.
     rows: Mapped[int | None] = mapped_column(BigInteger)
-    """As asked for; None stands for the noisy count until the sample is made."""
     seed: Mapped[int] = mapped_column(BigInteger)
+    # queued | running | succeeded | failed | deleted
     state: Mapped[str] = mapped_column(String(16))
-    """queued | running | succeeded | failed | deleted"""
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     content_sha256: Mapped[str | None] = mapped_column(String(64))
+    # The rows were dropped after their TTL and are made again from the seed on demand.
     dropped: Mapped[bool] = mapped_column(Boolean, default=False)
-    """The rows were dropped after their TTL and are made again from the seed on demand."""
+    # What it took to keep the dictionary's rules; None until made, and where none applies.
     repairs: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """What it took to keep the dictionary's rules; None until made, and where none applies."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
 

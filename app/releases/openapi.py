@@ -1,4 +1,4 @@
-"""What the API description says beyond the models: each synthesizer's form, refusals."""
+"""Parts of the API description that no model gives: each synthesizer's form, refusals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:  # workers know the forms too, and serve no HTTP
 
 _PUBLIC_DATASET = "ds_k3x7wq2m9vhz5tpc8ryd"
 
-_OF_AUTO: Mapping[str, Any] = {"guarantee": {"epsilon": 1, "delta": 1e-6}, "rows": 10000}
+_AUTO_REQUEST: Mapping[str, Any] = {"guarantee": {"epsilon": 1, "delta": 1e-6}, "rows": 10000}
 
 
 def _example(name: str) -> dict[str, Any]:
     """A request by that name, as its method gives it."""
     if name == AUTO:
-        return dict(_OF_AUTO)
+        return dict(_AUTO_REQUEST)
     synthesizer = registry.builtin(name)
     public = _PUBLIC_DATASET if synthesizer.uses_public == "required" else None
     return synthesizer.example.request(name, public)
@@ -135,7 +135,7 @@ def _third_party(names: list[str]) -> dict[str, Any]:
     return {
         "title": "another",
         "required": ["synthesizer"],
-        "description": "A synthesizer that is installed besides: see `/v1/synthesizers`.",
+        "description": "Any other installed synthesizer: see `/v1/synthesizers`.",
         "properties": {
             "synthesizer": {
                 "type": "string",
@@ -157,8 +157,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
             return node
         reference = node.get("$ref")
         if isinstance(reference, str):
-            beside = {key: value for key, value in node.items() if key != "$ref"}
-            return resolved(definitions[reference.removeprefix("#/$defs/")] | beside)
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            return resolved(definitions[reference.removeprefix("#/$defs/")] | siblings)
         left_out = ("$defs", "discriminator")
         return {key: resolved(value) for key, value in node.items() if key not in left_out}
 

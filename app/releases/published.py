@@ -1,4 +1,4 @@
-"""The wire of what a release publishes besides its samples, as the API page describes it.
+"""What a release publishes in addition to its samples, as the API page describes it.
 
 Certificates are sent as they were stored, and tables as they are read: neither passes through
 these models.
@@ -38,7 +38,7 @@ class CandidateOut(BaseModel):
 
 
 class QuantileOut(BaseModel):
-    """A quantile, drawn from a public list of points, the nearer the likelier."""
+    """A quantile, drawn from a public list of points; nearer points are more likely."""
 
     of: str = Field(
         description="Name of the column; or, where `number` of `contribution` says so, the `rows`"
@@ -139,7 +139,7 @@ class CertificateOut(BaseModel):
     neighbours: str = Field(
         description="Adjacent datasets: the pairs that the guarantee makes hard to distinguish."
     )
-    guarantee: dict[str, str] = Field(description="As it was asked for.")
+    guarantee: dict[str, str] = Field(description="As requested.")
     accountant: Literal["basic", "zcdp"] = Field(description="Of the account it was charged to.")
     charge: dict[str, str] = Field(description="What the account booked, in its own terms.")
     session: SessionOut = Field(description="The loss of the run itself.")
@@ -152,7 +152,7 @@ class CertificateOut(BaseModel):
     )
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learned only what the kernel answered. `declared`: it read the"
-        " bounded table, and vouches for itself."
+        " bounded table, and its author vouches for its privacy."
     )
     ledger_row_hash: str = Field(description="Hash of the ledger entry of the charge.")
     versions: dict[str, str] = Field(description="Of the software that made it.")

@@ -1,4 +1,4 @@
-"""Synthetic tables as Parquet: stored codes turned into values, a row group at a time.
+"""Synthetic tables as Parquet: stored codes turned into values, one row group at a time.
 
 Columns come in the order of the dictionary, with its types; fields it leaves out are left
 out. On an entity unit the id column holds made-up ids, `e000001` or whole numbers from 1.
@@ -21,6 +21,7 @@ from app.engine.method import CountsTable
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
 from app.engine.table import Table
 
+# Bounds what is decoded at once; Parquet readers skip and stream by such groups.
 ROWS_PER_GROUP = 2**16
 COUNT_COLUMN = "count"
 _WHOLE_IDS = ("integer", "year")
@@ -99,6 +100,7 @@ def _decoded(table: Table, columns: Sequence[Column | EntityColumn]) -> Iterator
 def _ids(column: EntityColumn, entity: NDArray[np.int64] | None, part: slice) -> pa.Array:
     if entity is None:
         raise ValueError("a table of an entity unit numbers the entity of each row")
+    # Made-up ids: nothing of the real ids is known here.
     numbers = entity[part].astype(np.int64) + 1
     if column.type in _WHOLE_IDS:
         return pa.array(numbers)

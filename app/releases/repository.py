@@ -90,6 +90,8 @@ def visible_releases(
         query = query.where(ReleaseRow.state == state)
     if before is not None:
         moment, last_id = before
+        # Two releases can have the same time; the id decides then, so that pages neither repeat nor
+        # skip.
         older = and_(ReleaseRow.created_at == moment, ReleaseRow.id < last_id)
         query = query.where(or_(ReleaseRow.created_at < moment, older))
     query = query.order_by(ReleaseRow.created_at.desc(), ReleaseRow.id.desc()).limit(limit)
@@ -188,6 +190,8 @@ def _visible(principal: Principal) -> Select[ReleaseRow, DatasetRow]:
     )
 
 
+# Part of every query, so that a release that is not the caller's looks like one that does not exist
+# (404, never 403).
 def _sees(principal: Principal) -> ColumnElement[bool]:
     own = ReleaseRow.principal_id == principal.id
     custody = and_(

@@ -1,4 +1,4 @@
-"""What a release publishes besides its samples: noisy answers and the certificate."""
+"""What a release publishes in addition to its samples: noisy answers and the certificate."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _readable() -> Iterator[None]:
         yield
     except FrameError:
         raise Conflict(
-            "The release's stored answers are damaged. Restore the store from a backup; to make"
+            "The release's stored answers are damaged. Restore the store from a backup. Making"
             " the release again would be charged again."
         ) from None
 

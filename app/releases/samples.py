@@ -45,15 +45,16 @@ def new_seed() -> int:
 
 
 def first_id(release_id: str) -> str:
-    """The id of a release's first sample: the same for every run of its job, so that a run
+    """The id of a release's first sample: the same for every run of its job.
 
-    after a lost worker writes over what the first one left.
+    A run after a lost worker overwrites what the first one left.
     """
     return f"sm_{release_id.removeprefix('rl_')}"
 
 
 def first_seed(release: ReleaseRow) -> int:
     """The seed of a release's first sample, apart from the one that `fit` was given."""
+    # Derived, not the same: the first sample's randomness must not repeat that of the fit.
     digest = hashlib.sha256(f"first sample {release.seed}".encode()).digest()
     return _LEAST_DRAWN + int.from_bytes(digest) % _DRAWN
 
@@ -122,7 +123,7 @@ def check_rows(rows: int | None, most: int, settings: Settings) -> None:
         raise Invalid.at(
             "/rows",
             f"The dataset may have more rows than the {settings.max_sample_rows} of a sample.",
-            "State how many rows the sample is to have.",
+            "State how many rows the sample should have.",
         )
 
 
@@ -165,7 +166,8 @@ def failed(session: Session, sample_id: str) -> None:
 
 
 def delete(session: Session, sample: SampleRow) -> None:
-    """Take a sample away for good. Its bytes are the caller's to delete after."""
+    """Delete a sample permanently. The caller deletes its bytes afterwards."""
+    # First the job, so that no worker writes bytes for a sample that is gone.
     jobs.cancel(session, sample.id)
     sample.state, sample.dropped, sample.size_bytes = "deleted", True, None
     sample.repairs = None
@@ -179,7 +181,7 @@ def remake(session: Session, sample: SampleRow, release: ReleaseRow, settings: S
 
 
 def drop_expired(session: Session, settings: Settings, limit: int = 100) -> list[str]:
-    """Mark samples as dropped whose time is over; their ids, for the caller to delete bytes."""
+    """Mark expired samples as dropped; returns their ids, so that the caller deletes the bytes."""
     if settings.sample_ttl_s is None:
         return []
     moment = now() - timedelta(seconds=settings.sample_ttl_s)
@@ -190,6 +192,7 @@ def drop_expired(session: Session, settings: Settings, limit: int = 100) -> list
 
 
 def _store(sample: SampleRow, made: Made) -> None:
+    # Deleted while its rows were being made: the deletion stands.
     if sample.state == "deleted":
         return
     sample.rows = made.rows

@@ -1,4 +1,4 @@
-"""Use-cases of samples: ask for more, list them, open one for download."""
+"""Use-cases of samples: request more, list them, open one for download."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def request(
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
     _check_form(form, release, dataset, settings)
+    # The requester's own limit, also when the custodian asks: the sample counts as theirs.
     samples.check_room(session, release.principal_id, settings)
     sample = samples.add(
         session, release, kind=form.kind, rows=form.rows, seed=form.seed, settings=settings
@@ -80,6 +81,7 @@ def ready(
         )
     if sample.state != "succeeded":
         raise NotReady("The sample is still being made.", retry_after_s=_RETRY_AFTER_S)
+    # A sample can be dropped between the read above and here, so a missing blob means the same.
     file = None if sample.dropped else _open(database, sample_id)
     if file is None:
         _remake(database, principal, sample_id, settings)
@@ -145,8 +147,11 @@ def _check_memory(
 
 
 def _least_columns(release: ReleaseRow, dataset: DatasetRow) -> int:
-    """The least number of columns that a sample may have, by `columns` of a built-in's form: other
-    forms name in other ways what is left out, and a third party's `columns` may be anything."""
+    """The smallest number of columns that a sample may have, from `columns` of a built-in's form.
+
+    Other forms have other fields for what is left out, and a third party's `columns` may mean
+    anything: then it is 1.
+    """
     try:
         fields = registry.ours(release.synthesizer).Params.model_fields
     except UnknownSynthesizer:

@@ -1,4 +1,4 @@
-"""Releases and samples on the wire."""
+"""Releases and samples as the API sends and receives them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AMOUNTS = {"rho": "0.024356", "delta": "0"}
 
 
 def _whole(value: object) -> object:
-    """Whole numbers alone: text, fractions and booleans are refused."""
+    """Only whole numbers: text, fractions and booleans are refused."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("a whole number is expected")
@@ -40,7 +40,7 @@ def _whole(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
 
 
-# A time of fixed width, so that the length of an answer says nothing.
+# A time of fixed width, so that the length of a response reveals nothing.
 Moment = Annotated[
     datetime,
     PlainSerializer(format_time, return_type=str),
@@ -107,7 +107,7 @@ class ColumnRepairOut(BaseModel):
 
 
 class RepairsOut(BaseModel):
-    """What it took to make the rows keep every declared constraint: made of synthetic rows."""
+    """What was changed so that the rows meet every declared constraint; counts synthetic rows."""
 
     rows: int = Field(description="Rows that were given other values.", examples=[121])
     redrawn: int = Field(
@@ -146,7 +146,7 @@ class SampleOut(BaseModel):
     )
     size_bytes: int | None = Field(description="Bytes of its Parquet form.", examples=[81920])
     repairs: RepairsOut | None = Field(
-        description="How its rows were brought to keep the dictionary's constraints, which hold"
+        description="How its rows were changed to meet the dictionary's constraints, which hold"
         " in every row that is sent. Null until the rows are made, for `counts`, and where the"
         " dictionary declares nothing between columns of the sample."
     )
@@ -155,7 +155,7 @@ class SampleOut(BaseModel):
 
 
 class ReleaseOut(BaseModel):
-    """One request to run one synthesizer under one guarantee, and what became of it."""
+    """One request to run one synthesizer under one guarantee, and its result."""
 
     id: str = Field(description="Id of the release.", examples=[_RELEASE_ID])
     dataset_id: str = Field(description="The dataset it was made from.", examples=[_DATASET_ID])
@@ -166,12 +166,12 @@ class ReleaseOut(BaseModel):
     )
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learned only what the kernel answered. `declared`: a third "
-        "party that the admin allowed to read the bounded table, and that vouches for itself.",
+        "party that the admin allowed to read the bounded table; its author vouches for it.",
         examples=["enforced"],
     )
     params: dict[str, Any] = Field(description="Its form, with defaults.", examples=[{}])
     guarantee: dict[str, str] = Field(
-        description="As it was asked for.", examples=[{"epsilon": "1", "delta": "0.000001"}]
+        description="As requested.", examples=[{"epsilon": "1", "delta": "0.000001"}]
     )
     charge: dict[str, str] = Field(
         description="What the account booked, in its own terms: epsilon and delta, or rho and "
@@ -190,9 +190,9 @@ class ReleaseOut(BaseModel):
         examples=["succeeded"],
     )
     progress: float = Field(
-        ge=0, le=1, description="Fraction done, of public facts.", examples=[1.0]
+        ge=0, le=1, description="Fraction done, derived from public facts.", examples=[1.0]
     )
-    stage: str = Field(description="Stage reached, of public facts.", examples=["done"])
+    stage: str = Field(description="Stage reached, derived from public facts.", examples=["done"])
     samples: list[SampleBrief] = Field(description="Its synthetic tables, oldest first.")
     refunded: bool = Field(
         description="Whether the charge was given back: only by a cancel before any worker "
@@ -208,7 +208,7 @@ class ReleaseOut(BaseModel):
         examples=[None],
     )
     created_at: Moment = Field(description="When it was admitted (UTC).")
-    started_at: Moment | None = Field(description="When a worker first took it up (UTC).")
+    started_at: Moment | None = Field(description="When a worker started it (UTC).")
     finished_at: Moment | None = Field(description="When it ended (UTC).")
 
 
@@ -226,7 +226,7 @@ class ProblemOut(BaseModel):
 
 
 class RefusalOut(BaseModel):
-    """Why the budget would refuse a release now: what the 409 of the release itself would say."""
+    """Why the budget would refuse a release now, as the 409 of the release would state it."""
 
     detail: str = Field(
         description="In words.", examples=["The release costs more than the budget has left."]
@@ -263,7 +263,7 @@ class PreflightOut(BaseModel):
         examples=[True],
     )
     synthesizer: str | None = Field(
-        description="What would run: the one named, or the one picked. Null if there is no such.",
+        description="What would run: the one named, or the one picked. Null if neither exists.",
         examples=["swift"],
     )
     why: str | None = Field(
@@ -289,16 +289,15 @@ class PreflightOut(BaseModel):
         description="Memory that the run would take.", examples=[190000000]
     )
     expected_error: float | None = Field(
-        description="Standard deviation of the noise in one measured cell, in counts. Where a run"
-        " on entities is yet to choose how much each of them counts (`contribution` `auto`), this"
-        " is that of the rule with the most noise, by which all rows of an entity count: the"
-        " measurements of entities usually lead to one nearer to `expected_error_at_least`.",
+        description="Standard deviation of the noise in one measured cell, in counts. If a run"
+        " on entities still has to choose how much each entity counts (`contribution` `auto`), this"
+        " is the error under the rule with the most noise, where all rows of an entity count. The run"
+        " usually chooses a rule with less, nearer to `expected_error_at_least`.",
         examples=[4.53],
     )
     expected_error_at_least: float | None = Field(
-        description="The same under the rule with the least noise that the run may choose, by"
-        " which an entity counts as about one row; equal to `expected_error` where the rule is"
-        " known.",
+        description="The same under the rule with the least noise that the run may choose, where an"
+        " entity counts as about one row. Equal to `expected_error` if the rule is already known.",
         examples=[4.53],
     )
     refusal: RefusalOut | None = Field(

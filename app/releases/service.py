@@ -3,7 +3,7 @@
 queued -> running -> succeeded | failed
 queued -> cancelled;  queued | running -> cancelling -> cancelled | failed
 
-A release is queued still when its job was claimed a moment ago and has not begun.
+A release is still queued in the moment between the claim of its job and the job's start.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from app.releases import events, repository, samples
 from app.releases.models import ReleaseRow
 from app.security.principals import Principal
 
+# From each state, the states that may follow. Terminal states have no entry.
 _NEXT: Mapping[str, frozenset[str]] = {
     "queued": frozenset({"running", "cancelling", "cancelled", "failed"}),
     "running": frozenset({"cancelling", "cancelled", "failed", "succeeded"}),
@@ -43,7 +44,10 @@ class IllegalTransition(RuntimeError):
 def visible(
     session: Session, principal: Principal, release_id: str
 ) -> tuple[ReleaseRow, DatasetRow]:
-    """The release and its dataset; `NotFound` unless requested or guarded by the principal."""
+    """The release and its dataset, for its requester and the dataset's custodian.
+
+    Raises `NotFound` for all others.
+    """
     found = repository.visible_release(session, principal, release_id)
     if found is None:
         raise NotFound
@@ -114,7 +118,7 @@ def cancel_all(session: Session, dataset_id: str, principal_id: str) -> None:
 
 
 def forget_causes(session: Session, dataset_id: str) -> None:
-    """Erase what only the custodian could read of a dataset's jobs: why they failed."""
+    """Erase why a dataset's jobs failed, which only its custodian could read."""
     repository.forget_details(session, dataset_id)
 
 
@@ -125,6 +129,7 @@ def purge(session: Session, dataset_id: str) -> list[str]:
     """
     collections: list[str] = []
     for release in repository.releases_of(session, dataset_id):
+        # Bytes go last: while they still exist, no row points to them any more.
         release.certificate, release.expected_errors = None, None
         repository.drop_journal(session, release.id)
         collections.append(release.id)
@@ -139,16 +144,17 @@ def _stop(session: Session, release: ReleaseRow, principal_id: str) -> None:
         return
     outcome = jobs.cancel(session, release.id)
     if outcome.state == "cancelled":
-        refunded = outcome.refundable and _given_back(session, release, principal_id)
+        # Never after a claim: a worker that was killed may already have seen noisy answers.
+        refunded = outcome.refundable and _refunded(session, release, principal_id)
         cancelled(session, release.id, refunded)
     elif outcome.state == "cancelling" and release.state != "cancelling":
         _enter(session, release, "cancelling")
 
 
-def _given_back(session: Session, release: ReleaseRow, principal_id: str) -> bool:
-    """Give the charge back, unless the account's books do not add up.
+def _refunded(session: Session, release: ReleaseRow, principal_id: str) -> bool:
+    """Give the charge back, unless the account's ledger does not add up.
 
-    Nothing is booked on those, but a release is stopped and a dataset erased all the same.
+    Nothing is booked on such an account, but stopping a release and erasing a dataset still work.
     """
     try:
         admission.refund(

@@ -1,6 +1,6 @@
-"""Tables as text: CSV in the spelling of a dictionary, and JSON Lines with JSON's types.
+"""Tables as text: CSV in the notation of a dictionary, and JSON Lines with JSON's types.
 
-Arrow builds the text column by column; Python spells each distinct value once.
+Arrow builds the text column by column; Python formats each distinct value once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from app.engine.schema import Column, EntityColumn, Schema
 from app.engine.schema.column import TextFormat
 
+# The characters after which spreadsheets run a cell as a formula (OWASP, CSV injection).
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
 _TO_QUOTE = (",", '"', "\n", "\r")
 
@@ -82,6 +83,7 @@ def json_lines(table: pa.Table, formats: Mapping[str, TextFormat]) -> bytes:
 
 
 def _joined(lines: pa.Array) -> bytes:
+    # Large offsets: the text of one group may pass 2 GiB.
     text = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
     joined: bytes = pc.binary_join(text, "\n")[0].as_buffer().to_pybytes()
     return joined + b"\n"
@@ -128,12 +130,14 @@ def _json(value: Any, form: TextFormat) -> str:
 
 def _each(array: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
     """Text of each value; null stays null."""
+    # Millions of rows have few distinct values; Python formats only these.
     encoded = array.dictionary_encode()
     spelled = [spell(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(spelled, pa.string()).take(encoded.indices)
 
 
 def _quoted(cell: str) -> str:
+    # Some readers strip spaces outside quotes.
     needs = any(mark in cell for mark in _TO_QUOTE) or cell != cell.strip(" ")
     return '"' + cell.replace('"', '""') + '"' if needs else cell
 

@@ -25,6 +25,7 @@ from app.releases.schemas import (
 )
 from app.security.principals import Principal
 
+# The same text for every cause: a failure could depend on private rows.
 FAILURE = "The release failed. Its charge stands; the dataset's custodian can see the cause."
 
 
@@ -34,6 +35,7 @@ def releases(
     """Several releases as this principal may see them."""
     published = [release.id for release, _ in rows if release.state == "succeeded"]
     samples = repository.samples_of(session, published) if published else {}
+    # One read for each account, not for each release of the page.
     accounts = {
         account_id: repository.account(session, account_id)
         for account_id in {release.account_id for release, _ in rows}
@@ -66,7 +68,7 @@ def release(
     dataset: DatasetRow,
     account: AccountRow | None = None,
 ) -> ReleaseOut:
-    """One release; its account is read unless it is at hand."""
+    """One release; its account is read unless it is passed in."""
     account = account or repository.account(session, row.account_id)
     published = row.state == "succeeded"
     samples = repository.samples_of(session, [row.id])[row.id] if published else []
@@ -91,7 +93,7 @@ def sample(row: SampleRow, dataset_id: str) -> SampleOut:
 
 
 def repairs(row: SampleRow) -> RepairsOut | None:
-    """What it took to keep the dictionary's rules, once the rows are made."""
+    """What was changed to meet the dictionary's rules, once the rows are made."""
     return None if row.repairs is None else RepairsOut.model_validate(row.repairs)
 
 

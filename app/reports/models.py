@@ -21,7 +21,7 @@ class ReportRow(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), unique=True)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    # queued | running | succeeded | failed
     state: Mapped[str] = mapped_column(String(16))
-    """queued | running | succeeded | failed"""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -73,8 +73,8 @@ class WriteQueue:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: list[_Write] = []
+        # Whoever holds it writes, or lets those that wait write.
         self.turn = anyio.Lock()
-        """Whoever holds it writes, or lets those that wait write."""
 
     async def run(
         self,

@@ -1,4 +1,4 @@
-"""Synthesizers' processes, as their hosts use them: start, ask, and end within limits."""
+"""Synthesizers' processes, as their hosts use them: start, call, and end within limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 from sqlalchemy.engine import make_url
@@ -23,11 +22,12 @@ from app.settings import Settings
 
 T = TypeVar("T")
 
+# SQLite's database, its write-ahead log and its shared memory.
 _STORE_FILES = ("", "-wal", "-shm")
 
 
 class ChildUnusable(Exception):
-    """A synthesizer's process gave up, went away, took too long, or answered nonsense.
+    """A synthesizer's process gave up, ended, took too long, or gave an invalid answer.
 
     `detail` is for the custodian or the operator alone.
     """
@@ -38,11 +38,11 @@ class ChildUnusable(Exception):
 
 
 class ChildHost:
-    """Starts synthesizers' processes, one for each thing that is asked.
+    """Starts synthesizers' processes, one for each task.
 
     Inside its `with` block one process is kept warm: it has imported what it needs before a
-    job wants it. Processes die with the thread's process; the thread that starts one must
-    live as long.
+    job uses it. A process is killed when the thread that started it ends, so that thread must
+    live at least as long.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,29 +55,24 @@ class ChildHost:
         self._spare = self._start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._keeps_spare = False
         if self._spare is not None:
             self._spare.close()
 
     def describe(self, name: str) -> Described:
-        """A synthesizer in its own words. Raises `ChildUnusable`."""
-        return self._ask(lambda child: host.describe(child.connection, Describe(name)))
+        """A synthesizer as it describes itself. Raises `ChildUnusable`."""
+        return self._call(lambda child: host.describe(child.connection, Describe(name)))
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[AskedChild]:
-        """One process for the questions before a run, within one time limit for all of them."""
+    def checks(self) -> Iterator[ChildChecks]:
+        """One process for the checks before a run, with one time limit for all of them."""
         with self._timed() as child:
-            yield AskedChild(child)
+            yield ChildChecks(child)
 
     def check_public(self, request: Check, public: PublicChunks) -> tuple[Problem, ...]:
-        """What a synthesizer says of public rows. Raises `ChildUnusable`."""
-        return self._ask(lambda child: host.check_public(child.connection, request, public))
+        """A synthesizer's problems with public rows. Raises `ChildUnusable`."""
+        return self._call(lambda child: host.check_public(child.connection, request, public))
 
     def counts(self, request: Sample, child: ChildProcess) -> CountsTable:
         """The counts of a stored model. Raises `ChildUnusable`."""
@@ -93,7 +88,7 @@ class ChildHost:
 
     @contextlib.contextmanager
     def process(self, memory_bytes: int) -> Iterator[ChildProcess]:
-        """A process of one's own, ended with the block."""
+        """A process for the caller alone, ended with the block."""
         child = self._take()
         try:
             child.limit_memory(memory_bytes)
@@ -102,6 +97,7 @@ class ChildHost:
             child.close()
 
     def _take(self) -> ChildProcess:
+        # Taken out first: if a start below fails, no process is used twice.
         child, self._spare = self._spare, None
         if child is not None and not child.alive:
             child.close()
@@ -116,13 +112,14 @@ class ChildHost:
             hidden=of_the_store(self._settings), adapters=adapters_folder(self._settings)
         )
 
-    def _ask(self, question: Callable[[ChildProcess], T]) -> T:
+    def _call(self, function: Callable[[ChildProcess], T]) -> T:
         with self._timed() as child, _explained(child):
-            return question(child)
+            return function(child)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[ChildProcess]:
         with self.process(self._settings.job_memory_bytes) as child:
+            # A timer that kills, because a third party's code cannot be trusted to look at a clock.
             limit = threading.Timer(self._settings.check_time_limit_s, child.kill)
             limit.daemon = True
             limit.start()
@@ -132,8 +129,8 @@ class ChildHost:
                 limit.cancel()
 
 
-class AskedChild:
-    """A synthesizer's process that is asked whether a run could be made."""
+class ChildChecks:
+    """A synthesizer's process, used to check whether a run is possible."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
@@ -150,7 +147,7 @@ class AskedChild:
 
 
 def adapters_folder(settings: Settings) -> Path | None:
-    """Where any adapter is enabled, the folder of their virtualenvs, which may be made later."""
+    """The folder of the adapters' virtualenvs, if any adapter is enabled; it may still be empty."""
     if not any(map(registry.is_adapter, settings.declared)):
         return None
     settings.adapters.mkdir(parents=True, exist_ok=True)
@@ -158,7 +155,7 @@ def adapters_folder(settings: Settings) -> Path | None:
 
 
 def of_the_store(settings: Settings) -> list[Path]:
-    """The folder of the store, and the files of a store that lies elsewhere."""
+    """The folder of the store, and the store's files if they are elsewhere."""
     file = make_url(settings.url).database
     files = [Path(f"{file}{suffix}") for suffix in _STORE_FILES] if file else []
     return [settings.data, *files]
@@ -171,4 +168,4 @@ def _explained(child: ChildProcess) -> Iterator[None]:
     except ChildGaveUp as error:
         raise ChildUnusable(error.detail) from error
     except FrameError as error:
-        raise ChildUnusable(f"{error}\n{child.said}") from error
+        raise ChildUnusable(f"{error}\n{child.output}") from error

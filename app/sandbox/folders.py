@@ -1,7 +1,7 @@
-"""Working folders of synthesizers' processes, and how those of dead workers are known.
+"""Working folders of synthesizers' processes, and how those of dead workers are recognised.
 
-A folder is locked for as long as its worker lives: the system frees the lock of a process that
-is killed, in whatever container it ran.
+A folder is locked as long as its worker lives. The system frees the lock of a process that is
+killed, also if it ran in another container.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 _PREFIX = "halftone-child-"
-# A folder is not locked in the moment in which it is made.
+# Between its creation and its lock, a folder looks like one left behind.
 _YOUNG_S = 60.0
 
 
 class ChildFolder:
-    """An empty folder, this process's until `close`."""
+    """An empty folder that belongs to this process until `close`."""
 
     def __init__(self) -> None:
         self._made = tempfile.TemporaryDirectory(prefix=_PREFIX)
@@ -34,18 +34,20 @@ class ChildFolder:
         os.close(self._lock)
 
 
-def remove_left_behind(beside: Path | None = None) -> list[Path]:
-    """Remove the folders whose workers died without doing so; which they were.
+def remove_left_behind(place: Path | None = None) -> list[Path]:
+    """Remove the folders of workers that died without removing them; returns their paths.
 
-    `beside` is where folders are made. Only this user's own folders are looked at, and no link
-    is followed.
+    `place` is where folders are made. Only this user's own folders are considered, and no link is
+    followed.
     """
-    place = Path(tempfile.gettempdir()) if beside is None else beside
+    place = Path(tempfile.gettempdir()) if place is None else place
     return [path for path in place.glob(f"{_PREFIX}*") if _removed(path)]
 
 
 def _removed(path: Path) -> bool:
     try:
+        # The temporary folder is open to all users: a link placed there must not lead the removal
+        # away.
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return False
@@ -53,6 +55,7 @@ def _removed(path: Path) -> bool:
         facts = os.fstat(folder)
         if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < _YOUNG_S:
             return False
+        # Fails with OSError while the worker lives.
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path)
     except OSError:

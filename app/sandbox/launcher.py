@@ -3,12 +3,11 @@
     python -I launcher.py <socket> <parent's pid> <JSON plan>
 
 The plan names the module to run, where to import from, and what to read, list and write.
-The process dies with its parent and leaves no core file. On Linux it can open no socket but
-local ones, nor look into another process (seccomp); where the kernel has Landlock (Linux 5.13),
-it reads only code and libraries, writes only its own empty folder, and connects to nobody
-(TCP from Linux 6.7 on, abstract sockets from 6.12 on). It reads nothing of the service's folder
-even where that folder lies beside the code. On other systems the separate process is all there
-is.
+The process dies with its parent and leaves no core file. On Linux it can open only
+local sockets and cannot look into another process (seccomp). If the kernel has Landlock (Linux
+5.13), it can read only code and libraries, write only its own empty folder, and connect to nothing
+(TCP from Linux 6.7 on, abstract sockets from 6.12 on). It cannot read the service's folder, even if
+that folder is next to the code. On other systems the separate process is the only protection.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ import socket
 import sys
 from typing import Any
 
+# Numbers of prctl(2) and of Landlock's system calls, from the kernel's headers: this script imports
+# nothing that could define them.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _LANDLOCK_CREATE_RULESET = 444
@@ -33,6 +34,8 @@ _RULE_PATH_BENEATH = 1
 _GET_VERSION = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+# Rights that newer Landlock versions added must not be named to an older kernel, which would refuse
+# the whole rule set.
 _ALL_OF_FIRST_VERSION = (1 << 13) - 1
 _REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
@@ -42,13 +45,15 @@ _SCOPE_SOCKETS_AND_SIGNALS = 0b11
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
+# Opcodes of classic BPF, and the places of a system call's number, architecture and first argument
+# in `struct seccomp_data`.
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
-# x86-64 runs the calls of a second table (x32) from here on.
+# On x86-64, numbers from here on call a second table (x32), which would bypass the filter.
 _OTHER_ABI = 0x40000000
-# Rings open sockets without the call that is looked at here.
+# An io_uring opens sockets without the call that the filter looks at.
 _IO_URING_SETUP = 425
 _MACHINES = {
     # AUDIT_ARCH_*; socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup
@@ -89,11 +94,15 @@ def main(arguments: list[str]) -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # Needed before both confinements, and stops set-uid programs from undoing them.
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        # Before anything of the plan is imported: foreign code never runs unconfined.
         _confine(libc, plan)
         _refuse_calls(libc)
+    # The parent died before `PDEATHSIG` was set, so no signal will come.
     if os.getppid() != parent:
         os._exit(1)
+    # Replaced, not extended: a folder outside the plan must not supply a module.
     sys.path[:] = plan["import_from"]
     importlib.import_module(plan["module"]).main(connection)
 
@@ -108,6 +117,7 @@ def _confine(libc: Any, plan: dict[str, Any]) -> None:
         _BIND_AND_CONNECT if version >= 4 else 0,
         _SCOPE_SOCKETS_AND_SIGNALS if version >= 6 else 0,
     )
+    # The struct grew with the versions; an older kernel refuses a longer one.
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     rules = libc.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), size, 0)
     if rules < 0:
@@ -147,12 +157,14 @@ def _allow(libc: Any, rules: int, path: str, access: int) -> None:
 
 
 def _refuse_calls(libc: Any) -> None:
-    """Let system calls fail that open sockets other than local ones or look into processes."""
+    """Refuse system calls that open other than local sockets or look into other processes."""
     machine = _MACHINES.get(os.uname().machine)
     if machine is None or sys.byteorder != "little":
         return
     architecture, calls = machine
     socket_call, *refused = calls
+    # A jump counts the steps to skip if true, and if false. The architecture is checked first,
+    # because a number means another call on another architecture.
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture),

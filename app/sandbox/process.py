@@ -1,8 +1,8 @@
-"""A synthesizer's process: started warm, confined, and ended by force when it must.
+"""A synthesizer's process: confined, and ended by force if necessary.
 
 It holds one socket and nothing else of the service: no database, path, key or setting. Its
-environment is made from nothing, its folder is empty, and what it prints is kept back, to a
-limit, for the custodian.
+environment is built from scratch, its folder is empty, and the end of what it prints is kept for
+the custodian.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ import psutil
 from app.engine.adapters import virtualenvs
 from app.sandbox.folders import ChildFolder
 
-# A module whose `main(fd)` talks to the worker over the socket `fd`.
+# A module whose `main(fd)` serves the worker over the socket `fd`.
 CHILD = "app.engine.sandbox.child"
 LAUNCHER = Path(__file__).with_name("launcher.py")
-# The folder that the package of the service lies in.
+# The folder that contains the package of the service.
 CODE = LAUNCHER.resolve().parents[2]
-MOST_SAID_BYTES = 16 * 1024
-_LAST_WORDS_S = 0.3
+MOST_OUTPUT_BYTES = 16 * 1024
+_LAST_OUTPUT_S = 0.3
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+# One thread each, unless the operator set another number: many children share the machine.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ChildProcess:
     """One process at the other end of `connection`; `kill` ends it and all that it started.
 
-    `hidden` are folders that it may not read though they lie beside code it imports. `adapters`
-    is a folder of virtualenvs, whose Pythons it may start: what confines it confines these too.
+    `hidden` are folders that it may not read even if they are next to code that it imports.
+    `adapters` is a folder of virtualenvs whose Pythons it may start; they are confined as it is.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ChildProcess:
                 start_new_session=True,
             )
         assert self._process.stdout is not None
-        self._said = bytearray()
+        self._output = bytearray()
         self._reader = threading.Thread(
             target=self._listen, args=(self._process.stdout,), name="child output", daemon=True
         )
@@ -86,19 +87,19 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        # Asks without reaping, so that the process id stays ours until `close`.
+        # WNOWAIT: does not reap it, so that the system cannot reuse its id before `close`.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return not self._closed and os.waitid(os.P_PID, self.pid, options) is None
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """The end of what it printed. For the custodian alone."""
-        # What it printed last may still be on its way, although its connection is gone.
-        self._reader.join(_LAST_WORDS_S)
-        return self._said.decode(errors="replace")
+        # Its last output may still be in the pipe after its connection has closed.
+        self._reader.join(_LAST_OUTPUT_S)
+        return self._output.decode(errors="replace")
 
     def limit_memory(self, size_bytes: int) -> None:
-        """Let the process itself hit a wall beyond which allocations fail."""
+        """Set a limit beyond which allocations of the process fail."""
         if hasattr(resource, "prlimit"):
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(self.pid, resource.RLIMIT_DATA, (size_bytes, size_bytes))
@@ -110,6 +111,7 @@ class ChildProcess:
                 self._kill()
 
     def _kill(self) -> None:
+        # Listed before the kill: orphans get another parent and could not be found afterwards.
         descendants = _descendants(self.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -117,6 +119,7 @@ class ChildProcess:
             with contextlib.suppress(psutil.Error):
                 each.kill()
         with contextlib.suppress(OSError):
+            # Wakes a thread that waits for the child in `recv`.
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -126,6 +129,7 @@ class ChildProcess:
                 return
             self._kill()
             self._process.wait()
+            # Only after `wait`: until then the id is ours, and `kill` may still use it.
             self._closed = True
         self.connection.close()
         self._reader.join(1)
@@ -134,8 +138,8 @@ class ChildProcess:
     def _listen(self, output: IO[bytes]) -> None:
         with output:
             while piece := os.read(output.fileno(), 4096):
-                self._said += piece
-                del self._said[:-MOST_SAID_BYTES]
+                self._output += piece
+                del self._output[:-MOST_OUTPUT_BYTES]
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

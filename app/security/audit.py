@@ -21,7 +21,7 @@ def record(
 ) -> None:
     """Add an entry. `action` reads `noun.verb`; `detail` holds public facts only.
 
-    `principal_id` is None for what the service or its operator did without a request.
+    `principal_id` is None for actions of the service or its operator, without a request.
     """
     session.add(
         AuditRow(

@@ -18,7 +18,8 @@ from app.security.keys import digest_of, is_key, prefix_of
 from app.security.models import ApiKeyRow
 from app.security.principals import Principal
 
-_REMEMBERED = 20_000
+# Windows kept at most, a few megabytes: an attacker with many addresses must not fill the memory.
+_MOST_WINDOWS = 20_000
 _ANY_PREFIX = ""
 
 
@@ -31,10 +32,10 @@ class _Window:
 class FailureLimit:
     """Counts failed authentications of a client address, alone and with a key prefix.
 
-    An address that keeps failing with one prefix is turned away before its key is looked
-    at. One that fails with many prefixes reads 429 in place of 401, but a valid key still
-    passes, so that nobody can lock out the others behind the same proxy. Counts live in
-    this process, for windows of `window_s` seconds.
+    An address that keeps failing with one prefix is refused before its key is checked. One that
+    fails with many prefixes gets 429 instead of 401, but a valid key still works, so that nobody
+    can lock out others behind the same proxy. Counts are kept in this process, for windows of
+    `window_s` seconds.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class FailureLimit:
 
     def count(self, client: str, prefix: str) -> None:
         with self._lock:
+            # The prefix is not the key: the limit can count it without holding a secret.
             for name in ((client, prefix), (client, _ANY_PREFIX)):
                 self._window(name).failures += 1
 
@@ -69,7 +71,7 @@ class FailureLimit:
         if window is None or window.ends_at <= moment:
             window = self._windows[name] = _Window(moment + self._window_s)
             self._windows.move_to_end(name)
-            if len(self._windows) > _REMEMBERED:
+            if len(self._windows) > _MOST_WINDOWS:
                 self._windows.popitem(last=False)
         return window
 
@@ -80,8 +82,8 @@ def authenticate(
     """The principal whose key the header carries.
 
     Raises `NotAuthenticated` for a header that is missing or holds no valid key (unknown,
-    expired, revoked, or of a disabled principal: all alike), `TooManyRequests` after too
-    many failures from this client. A missing header is not counted as a failure.
+    expired, revoked, or of a disabled principal: the answer is the same), `TooManyRequests` after
+    too many failures from this client. A missing header is not counted as a failure.
     """
     if authorization is None:
         raise NotAuthenticated
@@ -108,6 +110,7 @@ def _owner_of(database: Database, key: str) -> Principal | None:
     if found is None:
         return None
     row, owner = found
+    # Constant time. The index found the row by a hash, which tells a client nothing about the key.
     if not hmac.compare_digest(row.digest, digest) or not is_usable(row, now()):
         return None
     if owner.state != "active":
@@ -123,5 +126,5 @@ def _owner_of(database: Database, key: str) -> Principal | None:
 
 
 def is_usable(key: ApiKeyRow, moment: datetime) -> bool:
-    """Whether the key opens the door at `moment`: neither revoked nor expired."""
+    """Whether the key works at `moment`: neither revoked nor expired."""
     return key.revoked_at is None and (key.expires_at is None or moment < key.expires_at)

@@ -1,4 +1,4 @@
-"""The first principal of a fresh store."""
+"""The first principal of a new store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("halftone.security")
 
 
 class BadAdminKey(ValueError):
-    """`HALFTONE_ADMIN_KEY` has not the form of a key; the service does not start."""
+    """`HALFTONE_ADMIN_KEY` does not have the form of a key; the service does not start."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ def preset_key(settings: Settings) -> str | None:
 
 
 def ensure_admin(database: Database, settings: Settings) -> str | None:
-    """Give a fresh store its first principal, which has every role.
+    """Create the first principal of a new store, with every role.
 
     Returns the key to print, once, if it was made here; None if a principal exists already
     or the key was preset. Raises `BadAdminKey` before anything is changed.
@@ -50,6 +50,8 @@ def ensure_admin(database: Database, settings: Settings) -> str | None:
     with database.write() as session:
         if repository.any_principal(session):
             return None
+        # Checked again under the write lock: another process may have started on the same empty
+        # store.
         key = preset or new_key()
         _add_first(session, key)
     return None if preset else key
@@ -61,15 +63,16 @@ def _warn_if_unknown(session: Session, preset: str | None) -> None:
     found = repository.key_with_owner(session, digest_of(preset))
     if found is None or found[0].revoked_at is not None:
         log.warning(
-            "HALFTONE_ADMIN_KEY does not work here: it is taken at the first start on an empty"
-            " store only. Use a key of this store, or make one: `halftone keys create admin`."
+            "HALFTONE_ADMIN_KEY does not work here: it is used only at the first start on an"
+            " empty store. Use a key of this store, or make one: `halftone keys create admin`."
         )
 
 
 def announce_admin(database: Database, settings: Settings) -> None:
-    """Give a fresh store its first principal, and print the key if it was made here."""
+    """Create the first principal of a new store, and print the key if it was made here."""
     key = ensure_admin(database, settings)
     if key is not None:
+        # Standard output only: a log is kept and read by many.
         print(f"Admin key, shown this once: {key}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""API keys as text: their form, how they are made, and what of them is stored."""
+"""API keys as text: their form, how they are made, and which part of them is stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import re
 import secrets
 
+# At least 32 characters of 6 bits each, for keys that the operator presets: 192 bits.
 KEY_PATTERN = r"hk_[A-Za-z0-9_-]{32,128}"
+# `hk_` and 8 characters: enough to recognise a key, and 208 random bits stay secret.
 PREFIX_LENGTH = 11
 _KEY = re.compile(KEY_PATTERN, re.ASCII)
 
@@ -21,7 +23,8 @@ def is_key(text: str) -> bool:
 
 
 def digest_of(key: str) -> str:
-    """SHA-256 in hex: the only trace of a key in the store, beside its prefix."""
+    """SHA-256 in hex: with its prefix, the only trace of a key in the store."""
+    # Headers are decoded with surrogates; a bad key must give an unknown digest, not an exception.
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 

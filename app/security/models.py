@@ -19,8 +19,8 @@ class PrincipalRow(Base):
     is_admin: Mapped[bool] = mapped_column(Boolean)
     is_custodian: Mapped[bool] = mapped_column(Boolean)
     is_analyst: Mapped[bool] = mapped_column(Boolean)
+    # active | disabled
     state: Mapped[str] = mapped_column(String(16))
-    """active | disabled"""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
 
 
@@ -31,8 +31,8 @@ class ApiKeyRow(Base):
     principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
     label: Mapped[str] = mapped_column(String(200))
     prefix: Mapped[str] = mapped_column(String(16))
+    # SHA-256 of the key: keys carry 256 random bits, so no slow hash is needed.
     digest: Mapped[str] = mapped_column(String(64), unique=True)
-    """SHA-256 of the key: keys carry 256 random bits, so no slow hash is needed."""
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -1,4 +1,4 @@
-"""Keys by hand: for the operator who can open the store, when no admin can log in."""
+"""Keys made on the command line, by the operator, if no admin can authenticate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from app.security import repository, service
 from app.security.models import ApiKeyRow, PrincipalRow
 from app.security.service import MadeKey
 
+# A limit that no real store reaches.
 _ALL = 10_000
 
 

@@ -14,5 +14,5 @@ class Principal:
     is_admin: bool
     is_custodian: bool
     is_analyst: bool
+    # The API key that the request came with; None for work that no request asked for.
     key_id: str | None = None
-    """The API key that the request came with; None for work that no request asked for."""

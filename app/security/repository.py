@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.pages import Place, created_after
 from app.security.models import ApiKeyRow, AuditRow, PrincipalRow
 
-# Requests begin with these, so they are put together once.
+# Every request runs this, so it is built once.
 _KEY_WITH_OWNER = (
     select(ApiKeyRow, PrincipalRow)
     .join(PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id)

@@ -1,4 +1,4 @@
-"""The wire of principals, API keys and the audit log."""
+"""Principals, API keys and the audit log as the API sends and receives them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ Roles = Annotated[
 
 
 def _written(value: object) -> object:
+    # Otherwise pydantic would accept a bare number as seconds, and a date as midnight.
     if not isinstance(value, str) or "T" not in value:
         raise ValueError(f"a moment is text with an offset from UTC, such as {_TIME}")
     return value
@@ -42,7 +43,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
 
 
 class PrincipalIn(BaseModel):
-    """A principal to make; give it a key afterwards."""
+    """A principal to create; give it a key afterwards."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"name": "Ada", "roles": ["analyst"]}]}
@@ -53,14 +54,14 @@ class PrincipalIn(BaseModel):
 
 
 class PrincipalChangeIn(BaseModel):
-    """What is omitted stays."""
+    """Changes to a principal; what is omitted stays as it is."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"state": "disabled"}]}
     )
 
     name: Line | None = Field(None, description="A new name, unique among principals.")
-    roles: Roles | None = Field(None, description="All the roles from now on.")
+    roles: Roles | None = Field(None, description="All roles from now on.")
     state: Literal["active", "disabled"] | None = Field(
         None, description="A disabled principal's keys do not work."
     )
@@ -121,7 +122,7 @@ class KeyIn(BaseModel):
 
 
 class KeyOut(BaseModel):
-    """An API key, without its secret: only a hash of that is stored."""
+    """An API key without its secret, of which only a hash is stored."""
 
     id: str = Field(description="Id of the key.", examples=["ky_abcdefghijkmnpqrstuv"])
     principal_id: str = Field(description="Whose key it is.")
@@ -142,7 +143,7 @@ class KeyOut(BaseModel):
 
 
 class KeyMade(KeyOut):
-    """An API key just made; its secret is shown this once."""
+    """An API key just made; its secret is shown only once."""
 
     key: str | None = Field(
         description="The secret. Null when a request is repeated with its Idempotency-Key: it is"

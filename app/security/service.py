@@ -19,12 +19,13 @@ from app.security.principals import Principal
 
 Role = Literal["admin", "custodian", "analyst"]
 ROLES: tuple[Role, ...] = ("admin", "custodian", "analyst")
+# A hundred years; beyond, datetimes could overflow.
 LONGEST_LIFE = timedelta(days=36500)
 
 
 @dataclass(frozen=True, slots=True)
 class MadeKey:
-    """A key just made: its row, and the secret that is shown this once."""
+    """A key just made: its row, and its secret, which is shown only once."""
 
     row: ApiKeyRow
     secret: str
@@ -64,12 +65,13 @@ def change_principal(
     roles: Collection[Role] | None = None,
     state: Literal["active", "disabled"] | None = None,
 ) -> PrincipalRow:
-    """Rename, give other roles, disable or enable; what is None stays.
+    """Rename, change roles, disable or enable; what is None stays unchanged.
 
-    Raises `Conflict` if nobody who can administer the service would be left.
+    Raises `Conflict` if no working admin would be left.
     """
     row = get_principal(session, principal_id)
     stays_admin = (roles is None or "admin" in roles) and state != "disabled"
+    # Otherwise the service could lock out its last admin, and only the operator could repair it.
     if row.is_admin and row.state == "active" and not stays_admin:
         _expect_another_admin(session, row.id)
     changed: dict[str, Any] = {}
@@ -95,7 +97,7 @@ def get_principal(session: Session, principal_id: str) -> PrincipalRow:
 
 
 def visible_principal(session: Session, actor: Principal, principal_id: str) -> PrincipalRow:
-    """Anybody for an admin, oneself for all others; `NotFound` otherwise."""
+    """An admin sees every principal, others only themselves; raises `NotFound` otherwise."""
     if not actor.is_admin and actor.id != principal_id:
         raise NotFound
     return get_principal(session, principal_id)
@@ -109,16 +111,16 @@ def create_key(
     label: str,
     expires_at: datetime | None,
 ) -> MadeKey:
-    """A new key for a principal, by an admin or by themselves (by the operator: None).
+    """A new key for a principal, made by an admin, by themselves, or by the operator (None).
 
-    A key that expires cannot make one that outlives it, unless an admin's does. Raises
+    A key that expires cannot make one that expires later, unless it is an admin's. Raises
     `Invalid` at /expires_at, `Conflict` for a disabled principal.
     """
     owner = _key_owner(session, actor, principal_id)
     if owner.state != "active":
         raise Conflict("The principal is disabled. Enable it before making a key.")
     moment = now()
-    expires_at = _life(session, actor, moment, expires_at)
+    expires_at = _expiry(session, actor, moment, expires_at)
     secret = new_key()
     row = ApiKeyRow(
         id=new_id("ky"),
@@ -149,7 +151,7 @@ def _key_owner(session: Session, actor: Principal | None, principal_id: str) -> 
     return visible_principal(session, actor, principal_id)
 
 
-def _life(
+def _expiry(
     session: Session, actor: Principal | None, moment: datetime, expires_at: datetime | None
 ) -> datetime | None:
     if expires_at is not None and not moment < expires_at <= moment + LONGEST_LIFE:
@@ -160,6 +162,7 @@ def _life(
         )
     if actor is None or actor.is_admin or actor.key_id is None:
         return expires_at
+    # A stolen key must not turn into one that lasts.
     own = repository.key(session, actor.id, actor.key_id)
     longest = None if own is None else own.expires_at
     if longest is None or (expires_at is not None and expires_at <= longest):
@@ -168,7 +171,7 @@ def _life(
         return longest
     raise Invalid.at(
         "/expires_at",
-        "A key cannot make another that outlives it.",
+        "A key cannot make a key that expires later than itself.",
         f"Send {format_time(longest)} or earlier, or ask an admin.",
     )
 
@@ -182,7 +185,7 @@ def get_key(session: Session, actor: Principal, principal_id: str, key_id: str) 
 
 
 def revoke_key(session: Session, actor: Principal | None, principal_id: str, key_id: str) -> None:
-    """End a key at once; ending an ended one changes nothing.
+    """Revoke a key at once; revoking it again changes nothing.
 
     Raises `Conflict` for the caller's own last key, and for the last key of the last admin.
     """
@@ -215,14 +218,14 @@ def expect_audit_reader(actor: Principal) -> str | None:
 def _expect_free(session: Session, name: str) -> None:
     if repository.principal_named(session, name) is not None:
         raise Conflict(
-            "There is a principal of this name.",
+            "There is already a principal of this name.",
             errors=[FieldError("/name", "The name is taken.", "Choose another name.")],
         )
 
 
 def _expect_another_admin(session: Session, principal_id: str) -> None:
     if repository.other_admins(session, principal_id, now()) == 0:
-        raise Conflict("No other admin has a working key. Make one before you take this one away.")
+        raise Conflict("No other admin has a working key. Make one before you remove this one.")
 
 
 def _audit(

@@ -21,16 +21,18 @@ from app.database import Database
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, SealBroken
 from app.storage.models import ChunkRow
 
+# Bounds how long one chunk holds the store's write lock, and the memory of a reader.
 CHUNK_BYTES = 4 * 1024**2
-# Most bytes of one piece before sealing, so that its chunk stays within the limit.
+# Largest piece before sealing, so that its chunk stays within the limit.
 PIECE_BYTES = CHUNK_BYTES - OVERHEAD_BYTES
+# 64 MiB, so that other writers do not wait long behind a deletion.
 DELETED_AT_ONCE = 16
 
 WriteUnit = Callable[[], AbstractContextManager[Session]]
 
 
 class BlobError(Exception):
-    """A blob cannot be read; says which, never what is in it."""
+    """A blob cannot be read; the text names the blob, never its content."""
 
     def __init__(self, collection: str, part: str, sequence: int | None = None) -> None:
         place = f"{collection}/{part}" + ("" if sequence is None else f"/{sequence}")
@@ -67,8 +69,9 @@ class BlobStore:
         unit: WriteUnit | None = None,
         cipher: Cipher | None = None,
     ) -> int:
-        """Replace a part by `data`; how many bytes are stored. An empty part exists too."""
+        """Replace a part by `data`; returns the stored bytes. An empty part still exists."""
         unit = unit or self._database.write
+        # Also what a lost worker may have left of the part.
         self.delete(collection, part, unit=unit)
         stored = 0
         for sequence, piece in enumerate(_pieces(data)):
@@ -140,7 +143,7 @@ class BlobStore:
         return b"".join(self.read(collection, part, cipher=cipher))
 
     def open(self, collection: str, part: str, *, cipher: Cipher | None = None) -> BlobFile:
-        """A part as a read-only file that can be sought in; holds one chunk in memory."""
+        """A part as a read-only, seekable file; holds one chunk in memory."""
         overhead = 0 if cipher is None else OVERHEAD_BYTES
         sizes = [size - overhead for size in self._sizes(collection, part)]
         return BlobFile(sizes, lambda sequence: self._chunk(collection, part, sequence, cipher))
@@ -206,7 +209,7 @@ class BlobFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fills the buffer, but for the end of the blob: Arrow takes a short read for that."""
+        """Fill the buffer, except at the end: Arrow takes a short read for the end of the file."""
         filled = 0
         while filled < len(buffer) and self._position < self.size:
             sequence = bisect_right(self._starts, self._position) - 1
@@ -264,6 +267,7 @@ def _place(collection: str, part: str, sequence: int) -> bytes:
 def _checked(
     collection: str, part: str, sequence: int, data: bytes, sha256: str, cipher: Cipher | None
 ) -> bytes:
+    # Of the stored bytes, so that damage is found without the key.
     if hashlib.sha256(data).hexdigest() != sha256:
         raise BlobCorrupt(collection, part, sequence)
     if cipher is None:
@@ -275,7 +279,7 @@ def _checked(
 
 
 def _pieces(data: Iterable[bytes]) -> Iterator[bytes]:
-    """`data` cut anew into full pieces and a last one; at least one piece."""
+    """`data` cut into pieces of full size and a last one; at least one piece."""
     held = bytearray()
     cut = 0
     for block in data:

@@ -22,7 +22,7 @@ OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
 
 
 class BadMasterKey(ValueError):
-    """`HALFTONE_MASTER_KEY` is no key; neither service nor worker starts."""
+    """`HALFTONE_MASTER_KEY` is not a valid key; neither service nor worker starts."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,14 +51,17 @@ class SealBroken(StorageKeyError):
 
 
 class Cipher:
-    """Seals pieces under one key; a piece opens only in the place that it was sealed for."""
+    """Encrypts pieces under one key; a piece opens only at the place that it was sealed for."""
 
     def __init__(self, key: bytes) -> None:
         self._gcm = AESGCM(key)
 
     def seal(self, plain: bytes, place: bytes) -> bytes:
         """Nonce, ciphertext and tag: `OVERHEAD_BYTES` longer than `plain`."""
+        # Random 96-bit nonces are safe for 2**32 messages of a key (NIST SP 800-38D, section 8.3).
+        # A dataset's key seals far fewer chunks.
         nonce = os.urandom(NONCE_BYTES)
+        # The place is authenticated, so that nobody can swap chunks inside the store.
         return nonce + self._gcm.encrypt(nonce, plain, place)
 
     def open(self, sealed: bytes, place: bytes) -> bytes:
@@ -84,6 +87,7 @@ class Keyring:
         """A fresh key wrapped for `owner`, such as a dataset's id; None without encryption."""
         if self._master is None:
             return None
+        # A key for each dataset: erasing its wrapped key makes every copy of its data unreadable.
         sealed = self._master.seal(os.urandom(KEY_BYTES), _wrapping(owner))
         return base64.b64encode(sealed).decode()
 
@@ -106,7 +110,7 @@ def _wrapping(owner: str) -> bytes:
 def _decoded(text: str) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
-    except ValueError:  # binascii.Error is one
+    except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
         raise BadMasterKey

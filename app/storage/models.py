@@ -17,13 +17,13 @@ class ChunkRow(Base):
     part: Mapped[str] = mapped_column(String(64), primary_key=True)
     sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     size_bytes: Mapped[int] = mapped_column(Integer)
+    # Of the bytes as stored.
     sha256: Mapped[str] = mapped_column(String(64))
-    """Of the bytes as stored."""
     data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class SecretRow(Base):
-    """Keys of this store, such as the one that content is recognised by."""
+    """Keys of this store, such as the one for fingerprints of content."""
 
     __tablename__ = "secrets"
 

@@ -1,4 +1,4 @@
-"""Give freed pages back, so that erased bytes are in neither the database nor its log."""
+"""Return free pages to the system, so that erased bytes are in neither the database nor its log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from app.database import Database
 
+# 32 MiB of 4 KiB pages: a step takes well below a second.
 PAGES_AT_ONCE = 8192
 
 
@@ -21,7 +22,7 @@ def reclaim(database: Database) -> None:
 
 
 def _freed_some(database: Database) -> bool:
-    """Give some free pages back; whether any are left."""
+    """Return some free pages; whether any are left."""
     with database.lock.held(), database.write_engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None

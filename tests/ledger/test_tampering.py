@@ -17,7 +17,7 @@ from bookkeeping import Books, add_grant, add_principal, guarantee, make_store, 
 from app.database import Database, new_id
 from app.engine.privacy.loss import Accountant
 from app.integrity import ledgers
-from app.integrity.startup import hold_ledgers_against_accounts
+from app.integrity.startup import check_ledgers
 from app.ledger import admission, entries, repository
 from app.ledger.chain import FIELDS
 from app.ledger.verification import AccountFacts, unbalanced_accounts
@@ -78,7 +78,7 @@ def is_whole(books: Books) -> bool:
 
 def test_untouched_books_are_whole(books: Books) -> None:
     assert is_whole(books)
-    assert hold_ledgers_against_accounts(books.database) == ()
+    assert check_ledgers(books.database) == ()
 
 
 @pytest.mark.parametrize("field", [*FIELDS, "previous_hash", "hash"])
@@ -183,7 +183,7 @@ def test_a_start_closes_the_account_whose_ledger_was_changed_and_no_other(books:
         at=OTHER["at"],
         account=books.account_id,
     )
-    broken = hold_ledgers_against_accounts(books.database)
+    broken = check_ledgers(books.database)
     assert [one.account_id for one in broken] == [books.account_id]
     with pytest.raises(entries.AccountSuspended), books.database.write() as session:
         books.admit(session, guarantee(epsilon="0.1"))
@@ -194,6 +194,6 @@ def test_a_start_closes_the_account_whose_ledger_was_changed_and_no_other(books:
 def test_a_start_reopens_an_account_whose_ledger_is_whole_again(books: Books) -> None:
     with books.database.write() as session:
         repository.suspend(session, books.account_id, suspended=True)
-    assert hold_ledgers_against_accounts(books.database) == ()
+    assert check_ledgers(books.database) == ()
     with books.database.write() as session:
         books.admit(session, guarantee(epsilon="0.1"))

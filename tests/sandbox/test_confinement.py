@@ -240,7 +240,7 @@ def test_memory_ends_at_a_wall(probe: ChildProcess) -> None:
 def test_what_it_prints_is_kept_to_a_limit(probe: ChildProcess) -> None:
     assert ask(probe, "shout", 2000) == "done"
     probe.close()
-    assert 0 < len(probe.said) <= 16 * 1024
+    assert 0 < len(probe.output) <= 16 * 1024
 
 
 def test_killing_it_kills_what_it_started(probe: ChildProcess) -> None:
@@ -293,7 +293,7 @@ def check_request(form: dict[str, object]) -> Check:
 def test_a_host_describes_and_checks_in_a_process() -> None:
     host = ChildHost(Settings())
     assert host.describe("histogram").name == "histogram"
-    with host.asking() as asked:
+    with host.checks() as asked:
         assert asked.read_form(ReadForm("histogram", {}, SCHEMA)).params is not None
         assert asked.check(check_request({})).cells == 3  # red, blue and null
         assert asked.read_form(ReadForm("histogram", {"unknown": 1}, SCHEMA)).params is None
