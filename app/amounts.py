@@ -1,4 +1,4 @@
-"""Amounts of a budget as bodies state them: a form's field that is exact."""
+"""Amounts of a budget in request bodies: a form field without rounding."""
 
 from __future__ import annotations
 

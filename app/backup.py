@@ -17,11 +17,11 @@ from app.integrity import store
 
 
 class BackupExists(FileExistsError):
-    """There is a file at the target; it is left alone."""
+    """There is a file at the target; it is not changed."""
 
 
 class BackupBroken(RuntimeError):
-    """The copy did not pass verification, and was removed: what was found."""
+    """The copy did not pass verification and was removed; says what was found."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(f"the copy is not intact: {'; '.join(problems[:5])}")
@@ -31,12 +31,13 @@ class BackupBroken(RuntimeError):
 def back_up(database: Database, target: Path) -> int:
     """Copy the store to `target` with SQLite's backup API; its size in bytes.
 
-    The copy is one snapshot, taken beside running writers; it appears under its name only
-    once it was verified. Raises `BackupExists`, `BackupBroken`, `OSError`.
+    The copy is one snapshot, also while others write. It gets its final name only after it was
+    verified. Raises `BackupExists`, `BackupBroken`, `OSError`.
     """
     if target.exists():
         raise BackupExists(f"{target} exists")
     partial = target.with_name(f".{target.name}.partial")
+    # Made before SQLite opens it, so that it is never readable by other users.
     os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     try:
         _copy(database, partial)
@@ -45,6 +46,7 @@ def back_up(database: Database, target: Path) -> int:
         if found:
             raise BackupBroken(found)
         size_bytes = partial.stat().st_size
+        # Atomic: there is never half a backup under the final name.
         os.replace(partial, target)
         _sync(target.parent)
         return size_bytes
@@ -54,7 +56,7 @@ def back_up(database: Database, target: Path) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Session]:
-    """A store's file for reading alone, as it lies there."""
+    """A store's file, opened read-only and without any set-up."""
     place = f"{path.absolute().as_uri()}?mode=ro"
     engine = create_engine(
         "sqlite://", creator=lambda: sqlite3.connect(place, uri=True), poolclass=NullPool
@@ -71,6 +73,7 @@ def _copy(database: Database, partial: Path) -> None:
         source = connection.connection.driver_connection
         assert source is not None
         source.backup(copy)
+        # One file, complete without a log next to it.
         copy.execute("PRAGMA journal_mode = DELETE")
     _sync(partial)
 

@@ -1,7 +1,7 @@
-"""HTTP as the server speaks it: a request's head is bounded in size and in time.
+"""The server's HTTP protocol: a request's head is limited in size and in time.
 
-uvicorn bounds neither with this parser: an endless header would fill the memory, ever more
-slowly for everybody, and unfinished heads would hold connections for good.
+With this parser uvicorn limits neither. An endless header would fill the memory and slow down all
+requests, and unfinished heads would keep connections open forever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-# Request line and headers of one request, but for the last part that arrives.
+# Request line and headers of one request, not counting the last part that arrives.
 MOST_HEAD_BYTES = 64 * 1024
 # How long a connection may take to send the head of its request.
 HEAD_S = 30.0
@@ -22,7 +22,7 @@ _TOO_LARGE = (
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """uvicorn's protocol with those bounds."""
+    """uvicorn's protocol with these limits."""
 
     _head_bytes: int | None = None
     _head_timer: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""`halftone`: serve, work, and look after a store from the command line."""
+"""`halftone`: serve, run workers, and maintain a store from the command line."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from app.security.service import roles_of
 from app.settings import Settings
 from app.storage.encryption import BadMasterKey
 
+# Exit statuses, for scripts and monitoring.
 DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
 
 
@@ -66,6 +67,7 @@ def _failed(reason: str) -> int:
 def _setting_faults(error: ValidationError) -> Iterator[str]:
     for fault in error.errors(include_input=False):
         name = "_".join(str(part) for part in fault["loc"]).upper()
+        # Without the value, which may be a secret.
         yield f"HALFTONE_{name}: {fault['msg']}"
 
 
@@ -93,11 +95,12 @@ def _add_serving(commands: Commands) -> None:
     serve.add_argument("--host", help="address to bind (HALFTONE_HOST)")
     serve.add_argument("--port", type=int, help="port to bind (HALFTONE_PORT)")
     serve.set_defaults(command=_serve)
-    worker = commands.add_parser("worker", help="run one worker on the store, alone")
+    worker = commands.add_parser("worker", help="run one worker on the store, without a server")
     worker.set_defaults(command=_work)
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    # Imported here: the other commands need no server, and start faster without it.
     from app.serve import AddressTaken, serve
 
     given = {"host": parsed.host, "port": parsed.port}
@@ -119,7 +122,7 @@ def _work(parsed: argparse.Namespace) -> int:
 
 def _add_keys(commands: Commands) -> None:
     keys = commands.add_parser(
-        "keys", help="list, make and revoke API keys in the store, when no admin can log in"
+        "keys", help="list, make and revoke API keys in the store, if no admin can authenticate"
     )
     actions = keys.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="all principals with their keys").set_defaults(
@@ -130,7 +133,7 @@ def _add_keys(commands: Commands) -> None:
     create.add_argument("--label", default="made by the operator", help="what the key is for")
     create.add_argument("--expires-in-days", type=int, metavar="DAYS", help="default: never")
     create.set_defaults(command=_create_key)
-    revoke = actions.add_parser("revoke", help="end a key at once")
+    revoke = actions.add_parser("revoke", help="revoke a key at once")
     revoke.add_argument("key_id", help="id of the key, as listed")
     revoke.set_defaults(command=_revoke_key)
 
@@ -168,7 +171,7 @@ def _add_verify(commands: Commands) -> None:
         "verify", help="check ledgers, releases, file and chunks; exit 1 if anything is wrong"
     )
     verify.add_argument(
-        "--file", type=Path, help="verify an export of `halftone export` in place of the store"
+        "--file", type=Path, help="verify the output of `halftone export` instead of the store"
     )
     verify.add_argument("--ledgers-only", action="store_true", help="leave out the stored tables")
     verify.set_defaults(command=_verify)
@@ -186,14 +189,14 @@ def _verify(parsed: argparse.Namespace) -> int:
         for problem in (problem for check in checks for problem in check):
             print(problem)
             outcome = FOUND_PROBLEMS
-    print("The store is whole." if outcome == DONE else "The store is NOT whole.")
+    print("The store is intact." if outcome == DONE else "The store is NOT intact.")
     return outcome
 
 
 def _report(found: Iterator[Verification] | list[Verification]) -> int:
     outcome = DONE
     for one in found:
-        verdict = "ok" if one.ok else "NOT WHOLE"
+        verdict = "ok" if one.ok else "NOT INTACT"
         print(f"account {one.account_id}: {verdict}, {one.entries} entries, head {one.head_hash}")
         for problem in one.problems:
             print(f"    {problem}")
@@ -237,6 +240,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
     else:
+        # "x": an earlier export is evidence and must not be overwritten.
         with path.open("x", encoding="utf-8") as file:
             yield file
 
@@ -256,7 +260,7 @@ def _back_up(parsed: argparse.Namespace) -> int:
 
 def _add_adapters(commands: Commands) -> None:
     adapters = commands.add_parser(
-        "adapters", help="other projects' synthesizers, each library in a virtualenv of its own"
+        "adapters", help="other projects' synthesizers, each library in its own virtualenv"
     )
     actions = adapters.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="the libraries, and which are installed").set_defaults(
@@ -290,7 +294,7 @@ def _install_adapter(parsed: argparse.Namespace) -> int:
     except subprocess.CalledProcessError as error:
         raise CommandFailed(
             f"{library.distribution} was not installed: a step ended with status"
-            f" {error.returncode}; what it said is above."
+            f" {error.returncode}; its output is above."
         ) from error
     print(f"{library.distribution} {library.version}: {where}")
     return DONE

@@ -1,4 +1,4 @@
-"""The store's two doors: read units of work, and write units of work one at a time.
+"""Access to the store: read units of work, and write units of work one at a time.
 
 SQLite before 3.51.3 can corrupt the database when a checkpoint races a writer that resets
 the log (sqlite.org/wal.html). So automatic checkpoints are off, every writer of every
@@ -28,8 +28,10 @@ from sqlalchemy.types import TypeDecorator
 
 from app.problems import Unavailable
 
+# More than the 40 threads of anyio's pool, so that no request waits for a connection.
 READ_CONNECTIONS = 48
 JOURNAL_SIZE_LIMIT_BYTES = 64 * 1024**2
+# 32 letters and digits without l, o, 0 and 1, which are easily confused.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
@@ -72,6 +74,7 @@ def now() -> datetime:
 
 def new_id(prefix: str) -> str:
     """An unguessable identifier of fixed length, such as `ds_k3v...`."""
+    # 100 random bits; 256 is a multiple of 32, so every character is equally likely.
     return prefix + "_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(20))
 
 
@@ -85,6 +88,7 @@ class WriteLock:
 
     def acquire(self) -> None:
         deadline = time.monotonic() + self._timeout_s
+        # flock locks belong to the open file, so they do not exclude threads of one process.
         if not self._thread_lock.acquire(timeout=self._timeout_s):
             raise Unavailable
         pause = 0.0002
@@ -96,6 +100,7 @@ class WriteLock:
                     self._thread_lock.release()
                     raise Unavailable from None
                 time.sleep(pause)
+                # flock has no timeout, so it is polled: at first almost at once, later every 5 ms.
                 pause = min(pause * 2, 0.005)
             else:
                 return
@@ -128,6 +133,8 @@ class Database:
         _create_private(self.path)
         self._busy_timeout_ms = int(busy_timeout_s * 1000)
         self.lock = WriteLock(self.path.with_suffix(".lock"), busy_timeout_s)
+        # IMMEDIATE: a transaction that reads first and then writes could fail with SQLITE_BUSY,
+        # which no timeout can resolve.
         self.write_engine = self._engine("BEGIN IMMEDIATE", query_only=False, connections=1)
         self.read_engine = self._engine("BEGIN", query_only=True, connections=READ_CONNECTIONS)
         self._write = sessionmaker(self.write_engine, expire_on_commit=False)
@@ -139,6 +146,8 @@ class Database:
             poolclass=QueuePool,
             pool_size=connections,
             max_overflow=0,
+            # `isolation_level` None: Python's driver would otherwise begin transactions late and by
+            # itself.
             connect_args={"check_same_thread": False, "isolation_level": None},
         )
 
@@ -156,10 +165,14 @@ class Database:
     def _pragmas(self, *, query_only: bool) -> list[str]:
         pragmas = [
             f"busy_timeout = {self._busy_timeout_ms}",
+            # Must come before the first table exists; `storage/reclaim` needs it.
             "auto_vacuum = INCREMENTAL",
             "journal_mode = WAL",
+            # In WAL mode, NORMAL may lose the last commits in a power cut: a charge could be lost
+            # after its noisy answer was seen.
             "synchronous = FULL",
             "foreign_keys = ON",
+            # Deleted rows are overwritten: erased data must not stay in free pages.
             "secure_delete = ON",
             "wal_autocheckpoint = 0",
             f"journal_size_limit = {JOURNAL_SIZE_LIMIT_BYTES}",

@@ -1,7 +1,7 @@
-"""The end of a dataset: its jobs, rows, reports and, where asked for, its releases.
+"""Erasure of a dataset: its jobs, rows, reports and, if requested, its releases.
 
 Erasure has two steps. The first is one transaction, after which nothing of the dataset can be
-read. The second drops the bytes, and is done again at the next start if the process was stopped.
+read. The second deletes the bytes; if the process stops before its end, the next start repeats it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from app.storage.reclaim import reclaim
 def erase(
     session: Session, principal: Principal, dataset_id: str, *, with_releases: bool
 ) -> list[str]:
-    """End the dataset: its jobs are stopped, its key and private facts go at once.
+    """Erase the dataset: its jobs are stopped, its key and private facts are deleted at once.
 
-    Returns the blob collections that are to be dropped after the commit, by `purge`.
-    Account, ledger and the keyed content digest stay. Erasing again is harmless.
+    Returns the blob collections that `purge` must delete after the commit. Account, ledger and
+    the keyed content digest stay. Erasing again changes nothing.
     """
     row = permission.own_dataset(session, principal, dataset_id)
+    # Jobs first: a worker checks its fence in each write, so nothing is added after this commit.
     jobs.cancel(session, row.id)
     releases.cancel_all(session, row.id, principal.id)
     reports.forget(session, row.id)
     releases.forget_causes(session, row.id)
-    doomed = [row.id]
+    collections = [row.id]
     if with_releases:
-        doomed += releases.purge(session, row.id)
+        collections += releases.purge(session, row.id)
     if row.state != "erased":
         row.state, row.erased_at = "erased", now()
         audit.record(
@@ -47,15 +48,17 @@ def erase(
             subject=row.id,
             detail={"releases": with_releases},
         )
+    # Without its key, encrypted data is unreadable from this commit on.
     row.staged, row.wrapped_key, row.rows, row.ingest_report = None, None, None, None
-    return doomed
+    return collections
 
 
 def purge(database: Database, settings: Settings, collections: list[str]) -> None:
-    """Drop blobs and staged files for good; call after the erasing transaction committed."""
+    """Delete blobs and staged files permanently; call after the erasing transaction committed."""
     for collection in collections:
         BlobStore(database).delete(collection)
     sweep_staging(database, settings)
+    # Last: it empties the log, which still holds older images of the deleted pages.
     reclaim(database)
 
 
@@ -68,7 +71,7 @@ def sweep_staging(database: Database, settings: Settings) -> None:
 
 
 def finish_interrupted(database: Database, settings: Settings) -> None:
-    """At start-up: drop staged files and chunks that a stopped process left behind."""
+    """At start-up: delete staged files and chunks that a stopped process left behind."""
     sweep_staging(database, settings)
     with database.read() as session:
         leftovers = repository.leftovers(session)

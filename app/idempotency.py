@@ -1,4 +1,4 @@
-"""Idempotency keys: an accepted request that comes again gets its first answer again."""
+"""Idempotency keys: an accepted request that is repeated gets its first response again."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ _FIND = select(_known.body_hash, _known.status, _known.resource_id).where(
     _known.key == bindparam("sent"),
 )
 _REMEMBER = insert(IdempotencyRow.__table__)  # type: ignore[arg-type]
+# Of two equal requests at once, one inserts and the other sees the conflict: no request is charged
+# twice.
 _CLAIM = _REMEMBER.on_conflict_do_nothing()
 
 
@@ -58,25 +60,25 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the first request with this key was answered with."""
+    """The response to the first request with this key."""
 
     status: int
     resource_id: str
 
 
 def body_hash(parsed: Any) -> str:
-    """Hash of a parsed body: key order, spacing and a number's spelling do not count."""
-    canonical = json.dumps(_spelled(parsed), sort_keys=True, separators=(",", ":"))
+    """Hash of a parsed body: order of keys, spacing and the notation of numbers do not matter."""
+    canonical = json.dumps(_normalized(parsed), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _spelled(value: Any) -> Any:
-    """The value with each number in one spelling, kept apart from text that reads the same."""
+def _normalized(value: Any) -> Any:
+    """The value with each number in one notation, distinct from text with the same characters."""
     match value:
         case dict():
-            return {key: _spelled(item) for key, item in value.items()}
+            return {key: _normalized(item) for key, item in value.items()}
         case list():
-            return [_spelled(item) for item in value]
+            return [_normalized(item) for item in value]
         case bool() | str() | None:
             return value
         case int() | Decimal():
@@ -86,14 +88,16 @@ def _spelled(value: Any) -> Any:
 
 
 def _digits(value: Decimal) -> str:
+    # Written out, a huge exponent would make a huge text.
     if abs(value.adjusted()) >= 100:
         return str(value)
-    text = f"{value:f}"  # every digit, where `normalize` would keep 28
+    # `Decimal.normalize` would round to 28 digits.
+    text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:
-    """The earlier answer for this key; 422 if the key came with another body then."""
+    """The earlier response for this key; 422 if the key was used with another body."""
     if attempt is None:
         return None
     names = {"principal": attempt.principal_id, "kind": attempt.operation, "sent": attempt.key}
@@ -120,8 +124,8 @@ def claim(
 ) -> Replay | None:
     """`find_replay` and `remember` in one statement, for a request that is about to be accepted.
 
-    The earlier answer, or None where there is none: then the request is remembered, and its
-    transaction must not commit unless it is accepted.
+    Returns the earlier response, or None if there is none. In that case the request is remembered,
+    and its transaction must not commit unless the request is accepted.
     """
     if attempt is None:
         return None
@@ -134,7 +138,7 @@ def _facts(attempt: Attempt, status: int, resource_id: str) -> dict[str, Any]:
 
 
 def settle(session: Session, attempt: Attempt | None, status: int) -> None:
-    """Let replays of a remembered request answer with another status from now on."""
+    """Change the status that replays of a remembered request get from now on."""
     if attempt is None:
         return
     row = session.get(IdempotencyRow, (attempt.principal_id, attempt.operation, attempt.key))

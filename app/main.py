@@ -32,7 +32,7 @@ from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
 
-# What runs beside the application, from its start to its end.
+# What runs in parallel to the application, from its start to its end.
 Companion = Callable[[Settings], AbstractContextManager[object]]
 
 
@@ -59,6 +59,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        # A redirect would make clients send keys and uploads twice.
         redirect_slashes=False,
         lifespan=_lifespan,
     )
@@ -92,6 +93,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.database = database
     app.state.writes = WriteQueue(database)
     await anyio.to_thread.run_sync(announce_admin, database, settings)
+    # Before the first request: an erasure that was interrupted must be complete.
     await anyio.to_thread.run_sync(finish_interrupted, database, settings)
     try:
         async with _companion(app), releases.event_feed(app):
@@ -102,9 +104,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _companion(app: FastAPI) -> AsyncIterator[None]:
-    beside = app.state.companion(app.state.settings)
-    await anyio.to_thread.run_sync(beside.__enter__)
+    companion = app.state.companion(app.state.settings)
+    await anyio.to_thread.run_sync(companion.__enter__)
     try:
         yield
     finally:
-        await anyio.to_thread.run_sync(beside.__exit__, None, None, None)
+        await anyio.to_thread.run_sync(companion.__exit__, None, None, None)

@@ -14,13 +14,14 @@ _PACKAGE = Path(__file__).parent
 
 
 def scripts_folder() -> Path:
-    """The migrations: inside the installed package, or beside it in a checkout."""
+    """The migrations: inside the installed package, or next to it in a checkout."""
     installed = _PACKAGE / "migrations"
     return installed if installed.is_dir() else _PACKAGE.parent / "migrations"
 
 
 def configuration(url: str) -> Config:
     config = Config()
+    # A percent sign would start an interpolation in the configuration.
     config.set_main_option("script_location", str(scripts_folder()).replace("%", "%%"))
     config.attributes["url"] = url
     return config
@@ -32,6 +33,7 @@ def to_head(url: str) -> None:
     assert path is not None
     database = Database(url)
     try:
+        # The write lock, because several servers and workers may start on one store at once.
         with database.lock.held(), database.write_engine.connect() as connection:
             config = configuration(url)
             config.attributes["connection"] = connection

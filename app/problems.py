@@ -112,7 +112,7 @@ class Forbidden(HalftoneError):
 
 
 class NotFound(HalftoneError):
-    """Absent, or not yours: the two read alike."""
+    """It does not exist, or it is not yours: the response is the same for both."""
 
     status, slug, title = 404, "not-found", "Not found"
 
@@ -133,7 +133,7 @@ class Conflict(HalftoneError):
 
 
 class NotReady(Conflict):
-    """What was asked for is still being made; `Retry-After` says when to ask again."""
+    """The requested result is still being made; `Retry-After` says when to try again."""
 
     slug, title = "not-ready", "Not ready yet"
 
@@ -183,13 +183,13 @@ class PreconditionRequired(HalftoneError):
 
 
 class TooLarge(HalftoneError):
-    """The body passes a limit of the service, which the detail names."""
+    """The body exceeds a limit of the service, which the detail names."""
 
     status, slug, title = 413, "too-large", "Request too large"
 
 
 class UnsupportedMedia(HalftoneError):
-    """The body is of a media type that the operation does not read."""
+    """The body has a media type that the operation does not accept."""
 
     status, slug, title = 415, "unsupported-media-type", "Unsupported media type"
 
@@ -217,7 +217,7 @@ class InternalError(HalftoneError):
     """A fault of the service itself; its detail is constant."""
 
     def __init__(self) -> None:
-        super().__init__("The service met an error of its own. The request was not carried out.")
+        super().__init__("The service has failed internally. The request was not carried out.")
 
 
 class Unavailable(HalftoneError):

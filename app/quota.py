@@ -13,7 +13,7 @@ from app.storage.blobs import stored_bytes
 
 
 def check_upload(session: Session, principal_id: str, settings: Settings) -> None:
-    """Raise `TooLarge` if the principal's tables and samples take all that is allowed."""
+    """Raise `TooLarge` if the principal's tables and samples fill the allowed space."""
     if used_bytes(session, principal_id) >= settings.max_stored_bytes:
         raise TooLarge(
             f"Your stored tables and samples take {settings.max_stored_bytes} bytes, the most"

@@ -1,4 +1,4 @@
-"""`halftone serve`: the HTTP server, its workers and the chores of its store, in one command."""
+"""`halftone serve`: the HTTP server, its workers and the store's maintenance, in one command."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def serve(settings: Settings) -> None:
     """Migrate, start workers, and serve until SIGTERM or SIGINT.
 
     Raises `BadAdminKey`, `BadMasterKey` or `AddressTaken` before the store is touched.
-    A stop takes no new work, lets running jobs end for `drain_s`, and queues the rest again
-    for the next start.
+    On a stop, no new work is started; running jobs have `drain_s` to end, and the rest are queued
+    again for the next start.
     """
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    # Bad keys and a taken port are reported before the store is touched.
     preset_key(settings)
     Keyring(settings)
     listener = _listen(settings)
@@ -68,7 +69,7 @@ def _configuration(settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Prints its address once it listens, and stops the workers first when it must stop."""
+    """Prints its address when it listens, and stops the workers first when it is stopped."""
 
     def __init__(
         self, config: uvicorn.Config, listener: socket.socket, on_stop: Callable[[], None]
@@ -93,7 +94,7 @@ class _Server(uvicorn.Server):
 def _warn_without_tls(host: str) -> None:
     if not ipaddress.ip_address(host).is_loopback:
         log.warning(
-            "listening on %s without TLS: keys and data can be read on the way."
+            "listening on %s without TLS: keys and data can be read in transit."
             " Put a proxy with TLS in front.",
             host,
         )
@@ -101,9 +102,11 @@ def _warn_without_tls(host: str) -> None:
 
 @contextlib.contextmanager
 def _signals_after(server: _Server) -> Iterator[None]:
-    """uvicorn raises the signal that ended it once more; by then it has been obeyed."""
+    """Ignore the signal that uvicorn raises again after its end; it has already been obeyed."""
     previous: dict[signal.Signals, Any] = {}
     for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn restores these handlers at its end and raises the signal again; the default
+        # handlers would kill the process.
         previous[number] = signal.signal(number, server.handle_exit)
     try:
         yield

@@ -31,7 +31,7 @@ class Settings(BaseSettings):
         None, description="SQLAlchemy URL of the store; default: `halftone.sqlite` in the folder."
     )
     admin_key: SecretStr | None = Field(
-        None, description="Presets the first admin key: `hk_` and 32 to 128 of [A-Za-z0-9_-]."
+        None, description="The first admin key, if preset: `hk_` and 32 to 128 of [A-Za-z0-9_-]."
     )
     master_key: SecretStr | None = Field(
         None, description="Base64 of 32 bytes; turns on encryption at rest of private tables."
@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port that `halftone serve` binds.")
     root_path: str = Field("", description="Path prefix under which a proxy serves Halftone.")
     trusted_proxies: Names = Field(
-        (), description="Addresses whose X-Forwarded-* headers are believed, comma separated."
+        (), description="Addresses whose X-Forwarded-* headers are trusted, separated by commas."
     )
     workers: int = Field(1, ge=0, le=64, description="Worker processes that `serve` supervises.")
     declared: Names = Field(
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     check_time_limit_s: float = Field(
         10, gt=0, description="Longest parameter check of a synthesizer that is not built in."
     )
-    lease_s: float = Field(30, gt=0, description="Silence after which a worker is taken for lost.")
+    lease_s: float = Field(30, gt=0, description="Silence after which a worker counts as lost.")
     heartbeat_s: float = Field(5, gt=0, description="Interval at which workers extend leases.")
     drain_s: float = Field(10, ge=0, description="How long a shutdown waits for running jobs.")
     publish_interval_s: float = Field(

@@ -1,4 +1,4 @@
-"""What runs beside an HTTP server: its worker processes and the chores of its store."""
+"""What runs in parallel to an HTTP server: its worker processes and the store's maintenance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.settings import Settings
 
 @contextlib.contextmanager
 def supervision(settings: Settings) -> Iterator[WorkerPool]:
-    """Workers and chores for a server on a migrated store, until the block ends.
+    """Workers and maintenance for a server on a migrated store, until the block ends.
 
     Accounts whose ledger does not add up are suspended first.
     """

@@ -40,6 +40,7 @@ def entries(
     account = account_of(access)
     if access.role == "custodian":
         return repository.entries(session, account.id, after, limit)
+    # Entries of other analysts would show when and how much they spend.
     return repository.entries_of(
         session,
         account.id,

@@ -42,6 +42,7 @@ def seen(session: Session, seen_by: Access) -> DatasetOut:
 def _facts(session: Session, row: DatasetRow) -> CustodianFacts:
     return CustodianFacts(
         account_id=row.account_id,
+        # The exact count of rows is private, so it is in the custodian's part alone.
         rows=row.rows,
         stored_bytes=stored_bytes(session, [row.id]),
         new_population=row.new_population,

@@ -1,4 +1,4 @@
-"""How a table lies in its blob collection: one part for each column, one chunk for each block.
+"""How a table is stored in its blob collection: one part for each column, one chunk for each block.
 
 A query reads only its own columns. Every block but the last has `block_rows` rows; the
 manifest, written last, states how many rows there are, so that a missing tail is noticed.
@@ -20,14 +20,17 @@ from app.engine.schema import PrivacyUnit, Schema
 
 ENTITIES = "entities"
 MANIFEST = "manifest"
+# 128 bits: two of a billion ids collide with a probability below 1e-20.
 ENTITY_BYTES = 16
 
 MOST_BLOCK_ROWS = 2**17
 FEWEST_BLOCK_ROWS = 2**12
-# About how many bytes of codes one block holds in memory, all columns together.
+# Approximate bytes of codes of one block in memory, all columns together. The number of rows
+# follows from the dictionary alone, so that it reveals nothing.
 BLOCK_BYTES = 2**24
 
 _HEADER = struct.Struct("<4sBBI")
+# Starts every block, with the version of the format.
 _MAGIC = b"HTC1"
 _DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -77,7 +80,7 @@ def part_names(schema: Schema) -> dict[str, str]:
 
 
 def number_parts(schema: Schema) -> dict[str, str]:
-    """The part with the private numbers of each column whose values are to be found."""
+    """The part with the private numbers of each column whose values a release discovers."""
     return {
         column.name: f"numbers-{i}"
         for i, column in enumerate(schema.columns)
@@ -86,7 +89,7 @@ def number_parts(schema: Schema) -> dict[str, str]:
 
 
 def texts_part(numbers: str) -> str:
-    """The part with the texts that a part of numbers stands for."""
+    """The part with the texts that a part of numbers refers to."""
     return numbers.replace("numbers", "texts")
 
 
@@ -111,6 +114,7 @@ def pack(array: NDArray[Any]) -> bytes:
     """Unsigned codes, shape (rows,) or (rows, lanes), compressed with Zstandard."""
     lanes = 1 if array.ndim == 1 else array.shape[1]
     header = _HEADER.pack(_MAGIC, array.dtype.itemsize, lanes, len(array))
+    # Always little-endian, so that a store can move between machines.
     plain = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     return header + bytes(pa.Codec("zstd", compression_level=1).compress(plain.tobytes()))
 

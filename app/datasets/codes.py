@@ -17,7 +17,7 @@ from app.storage.encryption import Keyring
 
 
 class DatasetUnreadable(Exception):
-    """The dataset has no rows to read: it is not ready, or not of the needed visibility."""
+    """The dataset has no rows to read: it is not ready, or private where a public one is needed."""
 
 
 class StoredCodes:
@@ -87,6 +87,7 @@ class StoredCodes:
             packed = self._blobs.get(session, self._dataset_id, parts, block, cipher=self._cipher)
         arrays = {part: blocks.unpack(data) for part, data in packed.items()}
         for part, array in arrays.items():
+            # A block of another length would shift every row after it against the other columns.
             if len(array) != self._manifest.rows_of(block):
                 raise BlobCorrupt(self._dataset_id, part, block)
         return arrays
@@ -115,5 +116,6 @@ def _numbered(source: StoredCodes) -> NDArray[np.int64] | None:
     if source.unit.kind != "entity":
         return None
     digests = np.concatenate([np.zeros((0, 2), np.uint64), *source.entities()])
+    # By digest, so the numbers do not depend on the order of the rows.
     _, numbers = np.unique(digests, axis=0, return_inverse=True)
     return numbers.reshape(-1).astype(np.int64)

@@ -1,6 +1,6 @@
-"""JSON Schemas of what a dataset declares, for the API description alone.
+"""JSON Schemas of what a dataset declares, only for the API description.
 
-The engine reads these forms itself, with more exact messages; here is what each key means.
+The engine parses these forms itself, with more exact messages; here each key is described.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _FIELD_KEYS: dict[str, dict[str, Any]] = {
     "description": _described("What the column is, in more words.", type="string"),
     "constraints": _CONSTRAINTS,
     "bins": _described(
-        "Default grouping of numbers and dates: a count of equal cells, their edges, or"
+        "Default grouping of numbers and dates: a number of equal cells, their edges, or"
         ' `"quantiles"` (also `{"quantiles": 40}`): bins of about equal numbers of rows, which'
-        " every release that counts them buys with a part of its guarantee.",
+        " every release that counts them measures with a part of its guarantee.",
         type=["integer", "array", "string", "object"],
         items=_VALUE,
     ),
     "special": _described("Point masses, such as 0 or -1.", type="array", items=_VALUE),
-    "other": _described("The value that stands for undeclared ones.", **_VALUE),
+    "other": _described("The value that replaces undeclared ones.", **_VALUE),
     "undeclared": _described(
         "What undeclared values become: `other`, `null`, `clip` or `reject`.", type="string"
     ),
-    "step": _described("Grid on which a number is kept.", type="number"),
+    "step": _described("Numbers are rounded to multiples of this step.", type="number"),
     "role": _described("`entity` marks the id of the privacy unit.", type="string"),
     "values": _described(
-        '`"discover"` (also `{"discover": 300}`): nobody lists the values of this text column, and'
-        " every release that uses it finds the frequent ones with a part of its guarantee.",
+        '`"discover"` (also `{"discover": 300}`): the values of this text column are not listed,'
+        " and every release that uses it finds the frequent ones with a part of its guarantee.",
         type=["string", "object"],
     ),
     "proposed": _described(
         "Marks a field of a proposal that you have not confirmed as public.", type="boolean"
     ),
     "format": _described(
-        "How a date or time is spelled, in the marks of strptime; several are tried in turn.",
+        "How a date or time is written, in strptime notation; several are tried in order.",
         type=["string", "array"],
         items={"type": "string"},
     ),
@@ -68,15 +68,17 @@ _FIELD_KEYS: dict[str, dict[str, Any]] = {
     ),
     "decimalChar": _described("Decimal mark of numbers.", type="string"),
     "groupChar": _described("Mark between thousands.", type="string"),
-    "bareNumber": _described("False: marks such as $ or % stand around it.", type="boolean"),
+    "bareNumber": _described(
+        "False: the number has characters such as $ or % around it.", type="boolean"
+    ),
     "trueValues": _described("Spellings of true.", type="array", items={"type": "string"}),
     "falseValues": _described("Spellings of false.", type="array", items={"type": "string"}),
 }
 
 DICTIONARY: dict[str, Any] = {
     "type": "object",
-    "description": "What is public about the columns: a Frictionless Table Schema with keys of"
-    " Halftone's own beside it.",
+    "description": "What is public about the columns: a Frictionless Table Schema with additional"
+    " keys of Halftone.",
     "required": ["fields"],
     "properties": {
         "fields": _described(
@@ -105,7 +107,7 @@ DICTIONARY: dict[str, Any] = {
 UNIT: dict[str, Any] = {
     "properties": {
         "kind": _described(
-            "`row`: neighbouring tables differ by one row. `entity`: by all rows of one id.",
+            "`row`: adjacent tables differ by one row. `entity`: by all rows of one id.",
             type="string",
             enum=["row", "entity"],
         ),
@@ -127,6 +129,6 @@ FILE_OPTIONS: dict[str, Any] = {
         "header_rows": _described("Rows that are joined into the names.", type="integer"),
         "skip_rows": _described("Lines before the names.", type="integer"),
         "decimal": _described("Decimal mark of fields that declare none.", type="string"),
-        "comment": _described("Lines that start with it are passed over.", type="string"),
+        "comment": _described("Lines that start with it are skipped.", type="string"),
     }
 }

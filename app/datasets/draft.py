@@ -1,4 +1,4 @@
-"""A dataset as declared: validated as far as public facts reach."""
+"""A dataset as declared, validated as far as public facts allow."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class BudgetTerms:
 
 @dataclass(frozen=True, slots=True)
 class DatasetDraft:
-    """A private dataset has either `terms` or `joins`, the dataset whose account it joins;
+    """A dataset to create.
 
-    a public one has neither. `new_population` is the custodian's reason why a table of the
-    same content is of other people.
+    A private one has either `terms` or `joins`, the dataset whose account it joins; a public one
+    has neither. `new_population` is the custodian's reason why a table of the same content is
+    about other people.
     """
 
     name: str

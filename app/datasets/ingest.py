@@ -1,8 +1,8 @@
-"""Door 1 to private codes: the job that encodes a staged upload and stores it.
+"""The first of three places that read private rows: the job that encodes and stores an upload.
 
 Everything is written under the job's fencing number, block by block, into the dataset's own
-blob collection; the last transaction makes it visible. A run begins by dropping what an
-earlier one left.
+blob collection; the last transaction makes it visible. A run first deletes what an earlier one
+left.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ID_KEY_BYTES = 32
 
 
 class Superseded(Exception):
-    """The dataset does not wait for this run any more: erased, or finished by another."""
+    """The dataset no longer needs this run: it was erased, or another run finished it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Plan:
     room_bytes: int
 
 
-# How much a principal stores, given the principal's id; samples count too.
+# The bytes that a principal stores, by the principal's id; samples count too.
 UsedBytes = Callable[[Session, str], int]
 
 
@@ -67,11 +67,11 @@ def run(job: JobContext, used_bytes: UsedBytes) -> None:
     try:
         _Ingest(job, used_bytes).run()
     except Superseded:
-        log.info("ingest of %s is not waited for any more", job.dataset_id)
+        log.info("ingest of %s is no longer needed", job.dataset_id)
 
 
 def failed(session: Session, dataset_id: str) -> None:
-    """The job ended for good without saying how: out of time, memory or tries."""
+    """The job ended for good without a result: it ran out of time, memory or retries."""
     row = repository.get(session, dataset_id)
     if row is None or row.state != "ingesting":
         return
@@ -80,7 +80,7 @@ def failed(session: Session, dataset_id: str) -> None:
         None,
         None,
         "The ingest was stopped by its limit of time or memory, or by a fault of the service.",
-        "Send the data again; split a very large file, or have the limits raised.",
+        "Send the data again; split a very large file, or ask the operator to raise the limits.",
     )
     schema = Schema.parse(row.schema)
     nothing = EncodeTotals(violations=[0] * len(schema.constraints))
@@ -114,6 +114,7 @@ class _Ingest:
             self._refuse(
                 ingest_report(plan.schema, encoder.totals, reader, problems=error.problems)
             )
+        # After the commit: until then a run after a lost worker needs the file.
         self._staging.remove(plan.staged.name)
 
     def _begin(self) -> _Plan:
@@ -122,8 +123,10 @@ class _Ingest:
         with self._unit() as session:
             row = _awaited(session, self._dataset_id)
             assert row.staged is not None
+            # A new key for each run: what an earlier run left cannot be read any more.
             row.wrapped_key = keyring.new_key(row.id)
             options = FileOptions.parse(row.file_options, settings.max_upload_bytes)
+            # Without what an earlier run of this job left, which is deleted next.
             used = self._used_bytes(session, row.owner_id) - stored_bytes(session, [row.id])
             return _Plan(
                 schema=Schema.parse(row.schema),
@@ -138,7 +141,7 @@ class _Ingest:
 
     @contextmanager
     def _unit(self) -> Iterator[Session]:
-        """A fenced unit of work that also makes sure that the dataset still waits."""
+        """A fenced unit of work that also checks that the dataset still waits for this run."""
         with self._job.fenced() as session:
             _awaited(session, self._dataset_id)
             yield session
@@ -157,14 +160,17 @@ class _Ingest:
             block = encoder.encode(batch)
             if encoder.totals.rows_kept > plan.max_total_rows:
                 raise _too_many_rows(plan.max_total_rows)
+            # After the first fault nothing is stored, but the rest is read, so that all faults are
+            # reported.
             if not encoder.totals.problem_count:
                 table.add(block)
             done = file.tell() / max(plan.staged.size_bytes, 1)
+            # The rest of the progress is the last transaction.
             self._job.progress(0.95 * min(done, 1.0), "encoding")
         return content
 
     def put(self, pieces: dict[str, bytes], sequence: int, cipher: Cipher | None) -> int:
-        """Store parts of one block, as many to a transaction as stay within one chunk's size."""
+        """Store the parts of one block; each transaction takes at most one chunk's size."""
         return sum(self._put_some(some, sequence, cipher) for some in _grouped(pieces))
 
     def put_texts(self, part: str, packed: bytes, cipher: Cipher | None) -> int:
@@ -190,6 +196,8 @@ class _Ingest:
         with self._job.completing() as session:
             row = _awaited(session, self._dataset_id)
             try:
+                # In the transaction that makes the dataset ready, so that of two equal uploads one
+                # sees the other.
                 closed = recognition.recognise(session, row, content_hmac)
             except recognition.SameContent as error:
                 problem = RowProblem(None, None, None, error.message, error.remedy)
@@ -204,12 +212,13 @@ class _Ingest:
                 row.state, row.staged, row.ready_at = "ready", None, now()
                 row.rows, row.content_hmac = manifest.rows, content_hmac
             is_ready = row.state == "ready"
+        # Deleted in several transactions; the last one of the job is over, so it has its own check.
         if not is_ready:
             self._blobs.delete(self._dataset_id, unit=self._rejected)
 
     @contextmanager
     def _rejected(self) -> Iterator[Session]:
-        """A unit of work after the job's end, while the dataset is as this run left it."""
+        """A unit of work after the job's end, as long as the dataset is as this run left it."""
         with self._job.database.write() as session:
             row = repository.get(session, self._dataset_id)
             if row is None or row.state != "rejected":
@@ -223,7 +232,7 @@ class _Ingest:
 
 
 class _Table:
-    """Gathers encoded batches into blocks of equal length, and stores them."""
+    """Collects encoded batches into blocks of equal length, and stores them."""
 
     def __init__(self, ingest: _Ingest, plan: _Plan) -> None:
         self._ingest = ingest
@@ -232,6 +241,8 @@ class _Table:
         self._block_rows = blocks.block_rows(plan.schema, plan.unit)
         self._parts = blocks.part_names(plan.schema)
         self._number_parts = blocks.number_parts(plan.schema)
+        # Never stored: nobody, not even with the store and its keys, can test whether an id is in
+        # it.
         self._id_key = secrets.token_bytes(ID_KEY_BYTES)
         self._held: list[dict[str, NDArray[Any]]] = []
         self._held_rows = 0
@@ -249,7 +260,7 @@ class _Table:
             self._write(self._block_rows)
 
     def finish(self, texts: Mapping[str, Sequence[str]]) -> blocks.Manifest:
-        """`texts` are those of each column whose values are to be found, by number."""
+        """`texts` holds, by number, those of each column whose values a release discovers."""
         if self._held_rows:
             self._write(self._held_rows)
         for name, known in texts.items():
@@ -330,7 +341,7 @@ def _no_room() -> TableError:
                 None,
                 None,
                 "Your stored tables and samples take more than the service allows.",
-                "Erase datasets or samples that are not needed, or have the limit raised.",
+                "Erase datasets or samples that are not needed, or ask for a higher limit.",
             )
         ]
     )

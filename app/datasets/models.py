@@ -1,4 +1,4 @@
-"""Table of datasets: what is public about them, and the custodian's facts apart."""
+"""Table of datasets: what is public about them, and separately the facts for the custodian."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DatasetRow(Base):
     visibility: Mapped[str] = mapped_column(String(16))
     # awaiting_data | ingesting | ready | rejected | erased
     state: Mapped[str] = mapped_column(String(16))
-    # A newer dataset of the same content took over; its releases are refused.
+    # A newer dataset of the same content replaced it; its releases are refused.
     closed: Mapped[bool] = mapped_column(Boolean, default=False)
     schema: Mapped[dict[str, Any]] = mapped_column(JSON)
     unit: Mapped[dict[str, Any]] = mapped_column(JSON)

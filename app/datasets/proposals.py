@@ -1,4 +1,4 @@
-"""Dictionaries to start from: read off a table, or imported from those of other projects."""
+"""Dictionaries to start from: proposed from a table, or imported from other projects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.engine.schema import SchemaError
 from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
 
-# Of a file that a dictionary is read off: part of a large table does as well.
+# Largest file for a proposal: part of a large table is enough.
 MOST_BYTES = 256 * 1024**2
 
 _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -34,7 +34,7 @@ _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 def from_table(staging: StagingArea, staged: StagedFile, options: FileOptions) -> ProposalOut:
-    """A proposal read off a staged table. Raises `Invalid` for a file that is none."""
+    """A proposal from a staged table. Raises `Invalid` for a file that is not a table."""
     with staging.reader(staged) as file:
         try:
             reader = open_table(file, options)
@@ -58,11 +58,11 @@ def from_document(source: str, document: Any) -> ProposalOut:
 
 
 def _plain(document: Any) -> Any:
-    """The document with numbers as JSON has them: an answer would show a Decimal as a text."""
+    """The document with JSON's numbers: a response would show a Decimal as text."""
     try:
         return json.loads(json.dumps(document, default=to_wire))
     except RecursionError:
-        fault = FieldError("", "lists and objects lie too deep in each other", "flatten them")
+        fault = FieldError("", "lists and objects are nested too deeply", "flatten them")
         raise Invalid("The document cannot be imported.", errors=[fault]) from None
 
 

@@ -1,4 +1,4 @@
-"""Rows of a public dataset, for those who must know whether they fit before a charge."""
+"""Rows of a public dataset, for checks before a charge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.storage.blobs import BlobError
 from app.storage.encryption import Keyring
 
 MOST_BLOCKS = 16
-# At most so many blocks are opened and rows read: seconds of work, whatever a method asks.
+# At most so many blocks are opened and rows read: seconds of work for any method.
 MOST_ROWS = 2**17
 
 
@@ -28,7 +28,7 @@ class PublicRowsGone(Exception):
 class PublicRows:
     """`PublicChunks` of a stored dataset: all its rows, or a part of them taken evenly.
 
-    Nothing is opened before it is asked. Raises `PublicRowsGone` then.
+    Nothing is opened before the first use, which may raise `PublicRowsGone`.
     """
 
     def __init__(self, database: Database, settings: Settings, dataset_id: str) -> None:
@@ -42,6 +42,7 @@ class PublicRows:
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         blocks = self._codes.blocks
+        # Evenly over the file, which may be sorted: its beginning would not represent it.
         shown = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
         rows = -(-self._codes.rows * len(shown) // max(1, blocks))
         step = max(1, -(-rows // MOST_ROWS))

@@ -1,7 +1,7 @@
-"""The same content again: what happens when a dataset becomes ready with known content.
+"""Recognises an upload whose content is already stored, when its dataset becomes ready.
 
-It guards against mistakes, not against intent. Matches count among one custodian's datasets;
-a match across custodians is recorded in the admin's audit log alone.
+This protects against mistakes, not against intent. Only matches among one custodian's datasets
+have an effect; a match across custodians is only recorded in the admin's audit log.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from app.security import audit
 from app.storage.models import SecretRow
 
 CONTENT_KEY = "content-key"
+# A keyed digest: without the key nobody can test whether the store holds a known table.
 KEY_BYTES = 32
 
 
 class SameContent(Exception):
-    """The content may not come in a second time like this; for the custodian alone."""
+    """The content may not be stored a second time like this; for the custodian alone."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -31,7 +32,7 @@ class SameContent(Exception):
 
 
 def content_key(session: Session) -> bytes:
-    """This store's key for recognising content; made when first asked for, in a write unit."""
+    """This store's key for recognising content; made at the first call, in a write unit."""
     row = session.get(SecretRow, CONTENT_KEY)
     if row is None:
         row = SecretRow(name=CONTENT_KEY, value=secrets.token_bytes(KEY_BYTES))
@@ -43,27 +44,29 @@ def recognise(session: Session, dataset: DatasetRow, content_hmac: str) -> list[
     """Apply the rules in the transaction that makes `dataset` ready.
 
     Closes older datasets of the same content whose accounts have no charge, and returns
-    their ids. Raises `SameContent` where the content was charged for already, or is asserted
-    public and private both.
+    their ids. Raises `SameContent` if the content was already charged for, or if it is
+    declared both public and private.
     """
     matches = repository.same_content(session, dataset, content_hmac)
     own = [match for match in matches if match.owner_id == dataset.owner_id]
+    # A custodian must not learn that somebody else holds the same table.
     _record_for_admin(session, dataset, [match for match in matches if match not in own])
     if any(match.visibility != dataset.visibility for match in own):
         raise _two_visibilities(dataset)
     if dataset.visibility == "public":
         return []
-    rivals = [m for m in own if m.account_id != dataset.account_id and not m.closed]
-    if rivals and dataset.new_population is not None:
-        _audit_new_population(session, dataset, rivals)
+    duplicates = [m for m in own if m.account_id != dataset.account_id and not m.closed]
+    if duplicates and dataset.new_population is not None:
+        _audit_new_population(session, dataset, duplicates)
         return []
-    for rival in rivals:
-        assert rival.account_id is not None
-        if has_charges(session, rival.account_id):
-            raise _charged_already(rival)
-    for rival in rivals:
-        _close(session, rival, dataset)
-    return [rival.id for rival in rivals]
+    for duplicate in duplicates:
+        assert duplicate.account_id is not None
+        # Checked for all before any is closed: this raises, and nothing may be half done.
+        if has_charges(session, duplicate.account_id):
+            raise _charged_already(duplicate)
+    for duplicate in duplicates:
+        _close(session, duplicate, dataset)
+    return [duplicate.id for duplicate in duplicates]
 
 
 def _close(session: Session, older: DatasetRow, newer: DatasetRow) -> None:
@@ -78,7 +81,7 @@ def _close(session: Session, older: DatasetRow, newer: DatasetRow) -> None:
 
 
 def _audit_new_population(
-    session: Session, dataset: DatasetRow, rivals: Sequence[DatasetRow]
+    session: Session, dataset: DatasetRow, duplicates: Sequence[DatasetRow]
 ) -> None:
     audit.record(
         session,
@@ -87,13 +90,13 @@ def _audit_new_population(
         subject=dataset.id,
         detail={
             "reason": dataset.new_population,
-            "same_content_as": [rival.id for rival in rivals],
+            "same_content_as": [duplicate.id for duplicate in duplicates],
         },
     )
 
 
 def _record_for_admin(session: Session, dataset: DatasetRow, foreign: Sequence[DatasetRow]) -> None:
-    """Without a subject, so that the entry shows in no custodian's view of the log."""
+    """Without a subject, so that no custodian sees the entry in their view of the log."""
     if foreign:
         audit.record(
             session,
@@ -106,7 +109,7 @@ def _record_for_admin(session: Session, dataset: DatasetRow, foreign: Sequence[D
 
 def _charged_already(older: DatasetRow) -> SameContent:
     return SameContent(
-        f"This is the content of your dataset {older.id}, whose budget has been charged already."
+        f"This is the content of your dataset {older.id}, whose budget has already been charged."
         " A second budget for the same people would add to what was spent.",
         f'Create the dataset with "shares_budget_with": "{older.id}", or, if these are other'
         ' people, with "new_population": {"reason": "..."}.',

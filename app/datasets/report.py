@@ -20,7 +20,7 @@ def ingest_report(
     problems: Sequence[RowProblem] = (),
     closed: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The report as stored and sent: counts, what was found out about the file, problems.
+    """The report as stored and sent: counts, the detected form of the file, problems.
 
     `problems` are those that the encoder did not list itself.
     """
@@ -49,7 +49,7 @@ def _undeclared(totals: EncodeTotals) -> list[dict[str, Any]]:
 
 
 def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
-    """Rules by their number: one may list thousands of combinations, which the schema has."""
+    """Rules by number only: a rule may list thousands of combinations, and the schema has them."""
     return [
         {
             "number": number,
@@ -64,7 +64,7 @@ def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
 
 
 def file_wire(report: FileReport) -> dict[str, Any]:
-    """What was found out about a file, without its number of rows."""
+    """The detected form of a file, without its number of rows."""
     wire = asdict(report)
     del wire["rows"]
     return wire

@@ -14,7 +14,7 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def same_content(session: Session, dataset: DatasetRow, content_hmac: str) -> list[DatasetRow]:
-    """Other datasets that were ever ready with this content, erased ones too, oldest first."""
+    """Other datasets that have been ready with this content, also erased ones; oldest first."""
     return list(
         session.scalars(
             select(DatasetRow)
@@ -31,7 +31,7 @@ def staged_names(session: Session) -> set[str]:
 
 
 def leftovers(session: Session) -> list[str]:
-    """Datasets without a table of which chunks are left: an erasure or a run was cut short."""
+    """Datasets that have chunks but no table: an erasure or a run was interrupted."""
     left = select(ChunkRow.collection).where(ChunkRow.collection == DatasetRow.id).exists()
     without_table = DatasetRow.state.in_(("awaiting_data", "rejected", "erased"))
     return list(session.scalars(select(DatasetRow.id).where(without_table, left)))

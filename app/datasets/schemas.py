@@ -1,4 +1,4 @@
-"""Wire forms of datasets: what is sent, and what is answered."""
+"""Datasets as the API sends and receives them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from app.datasets.dictionary_form import DICTIONARY, FILE_OPTIONS, UNIT
 
 LONGEST_NAME = 200
 LONGEST_REASON = 2000
+# Far beyond any table, and small enough that row counts never overflow 64 bits.
 MOST_ROWS = 10**12
 
 State = Literal["awaiting_data", "ingesting", "ready", "rejected", "erased"]
@@ -55,6 +56,7 @@ SPEC_EXAMPLE: dict[str, Any] = {
 def _whole(value: object) -> object:
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
+    # In Python a boolean is an integer too.
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("expected a whole number")
     return value
@@ -91,7 +93,7 @@ class BudgetIn(_Form):
 
 
 class NewPopulationIn(_Form):
-    """The custodian's word that a table of known content is of other people; audited."""
+    """The custodian's statement that a table of known content is about other people; audited."""
 
     reason: str = Field(
         min_length=1, max_length=LONGEST_REASON, description="Who they are, and how you know."
@@ -107,7 +109,7 @@ class DatasetIn(_Form):
     visibility: Literal["private", "public"] = Field(
         "private",
         description="`public` asserts that the rows are public: no budget, usable as a public"
-        " prior. Never changes.",
+        " prior. Cannot be changed later.",
     )
     dictionary: dict[str, Any] = Field(
         alias="schema",
@@ -127,7 +129,7 @@ class DatasetIn(_Form):
         None, description="Needed for a private dataset, unless it shares a budget."
     )
     accountant: Literal["basic", "zcdp"] | None = Field(
-        None, description="How losses add up; `basic` by default. Never changes."
+        None, description="How losses add up; `basic` by default. Cannot be changed later."
     )
     delta_for_approximate: Amount | None = Field(
         None, description="Part of a `zcdp` budget's delta set aside for approximate steps."
@@ -135,7 +137,7 @@ class DatasetIn(_Form):
     file_options: dict[str, Any] | None = Field(
         None,
         alias="file",
-        description="How the file is to be read, where that should not be found out: `format`,"
+        description="How to read the file, where this should not be detected: `format`,"
         " `encoding`, `delimiter`, `quote`, `header`, `header_rows`, `skip_rows`, `compression`,"
         " `decimal`, `comment`.",
         json_schema_extra=FILE_OPTIONS,
@@ -143,11 +145,11 @@ class DatasetIn(_Form):
     shares_budget_with: str | None = Field(
         None,
         max_length=32,
-        description="A dataset of yours (an erased one too) whose account this one joins. For"
-        " entity units you assert by this that the ids are of one id space.",
+        description="A dataset of yours (it may be erased) whose account this one joins. For entity"
+        " units you thereby declare that equal ids in both mean the same entity.",
     )
     new_population: NewPopulationIn | None = Field(
-        None, description="Why the same content is of other people."
+        None, description="Why the same content is about other people."
     )
 
 
@@ -158,7 +160,7 @@ class DatasetPatch(_Form):
 
 
 class OwnGrantOut(BaseModel):
-    """The caller's own leave to use the dataset."""
+    """The caller's own permission to use the dataset."""
 
     id: str = Field(description="Id of the grant.")
     state: str = Field(description="`active`: a revoked one shows no dataset.")
@@ -172,14 +174,14 @@ class CustodianFacts(BaseModel):
     rows: int | None = Field(description="Exact; not private: do not publish.")
     stored_bytes: int = Field(description="Bytes that the encoded table takes.")
     new_population: str | None = Field(
-        description="The reason that was given for taking known content as other people's."
+        description="The reason that was given why known content is about other people."
     )
     ready_at: Moment | None = Field(description="When it was first ready (UTC).")
     erased_at: Moment | None = Field(description="When it was erased (UTC).")
 
 
 class DatasetOut(BaseModel):
-    """A dataset as the caller may see it; nothing here depends on its rows but `custodian`."""
+    """A dataset as the caller may see it; only `custodian` depends on its rows."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -207,14 +209,14 @@ class DatasetOut(BaseModel):
     state: State = Field(
         description="`awaiting_data`: declared, nothing uploaded. `ingesting`: uploaded, being"
         " read. `ready`: takes releases. `rejected`: the upload has faults that the ingest"
-        " report lists; send another. `erased`: its rows are gone for good."
+        " report lists; send another. `erased`: its rows are permanently deleted."
     )
     visibility: Literal["private", "public"] = Field(
         description="`private`: within a budget. `public`: readable by every principal, no"
         " budget, usable as a public prior."
     )
     closed: bool = Field(
-        description="A newer dataset of the custodian took over; new releases are refused."
+        description="A newer dataset of the custodian replaced it; new releases are refused."
     )
     role: Literal["custodian", "analyst", "reader"] = Field(description="The caller's role here.")
     dictionary: dict[str, Any] = Field(
@@ -246,7 +248,7 @@ class UndeclaredOut(BaseModel):
 
     column: str = Field(description="Name of the column.")
     treatment: str = Field(
-        description="What they became: `other`, `null` or `clip`ped, as the field says."
+        description="How they were replaced: `other`, `null` or `clip`, as the field declares."
     )
     cells: int = Field(description="How many cells.")
 
@@ -266,11 +268,11 @@ class LeftOutOut(BaseModel):
     """A declared field that is not used, and why."""
 
     name: str = Field(description="Name of the field.")
-    reason: str = Field(description="Why it is left out: free text, say.")
+    reason: str = Field(description="Why it is left out, such as free text.")
 
 
 class FileOut(BaseModel):
-    """What was found out about the file."""
+    """The detected form of the file."""
 
     format: str = Field(description="csv, tsv, parquet or jsonl.")
     compression: str | None = Field(description="gzip or zstd; null if it is plain.")
@@ -285,10 +287,10 @@ class FileOut(BaseModel):
 
 
 class IngestReportOut(BaseModel):
-    """What became of the last upload. All of it is private: for the custodian alone."""
+    """The result of the last upload. All of it is private: for the custodian alone."""
 
     state: State = Field(description="State of the dataset.")
-    problem_count: int = Field(description="How many problems there are in all.")
+    problem_count: int = Field(description="Total number of problems.")
     problems: list[RowProblemOut] = Field(description="The first problems found.")
     rows_read: int = Field(description="Rows of the file, kept or not.")
     rows: int = Field(description="Rows that were kept.")
@@ -303,17 +305,17 @@ class IngestReportOut(BaseModel):
     unused_columns: list[str] = Field(description="Columns of the file that no field reads.")
     left_out: list[LeftOutOut] = Field(description="Declared fields that are not used.")
     closed_datasets: list[str] = Field(
-        description="Older datasets of the same content that this one took over."
+        description="Older datasets of the same content that this one replaced."
     )
 
 
 class ProposalOut(BaseModel):
-    """A dictionary to start from. Private: it may show values of the table it was read off."""
+    """A dictionary to start from. Private: it may show values of the table it was made from."""
 
     dictionary: dict[str, Any] = Field(
         alias="schema",
-        description="A wire schema; fields read off a table carry `proposed`, and a dataset takes"
-        " them only after you checked them against what is public and took the mark away.",
+        description="The data dictionary. Fields that come from a table are marked `proposed`:"
+        " check each against what is public and remove the mark, or a dataset refuses them.",
     )
     unit: dict[str, Any] | None = Field(description="The privacy unit, if the source states one.")
-    file: FileOut | None = Field(description="What was found out about the file, if one was sent.")
+    file: FileOut | None = Field(description="The detected form of the file, if one was sent.")

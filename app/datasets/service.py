@@ -19,6 +19,7 @@ from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
 
+# Not `ready`: releases were computed from its rows, and replacing them would hide further loss.
 RECEIVING = ("awaiting_data", "rejected")
 
 
@@ -81,7 +82,7 @@ def receive(
 ) -> None:
     """Queue the ingest of an upload. Raises `Conflict` unless the dataset takes data now.
 
-    `file_format` overrules what was declared about the file.
+    `file_format` overrides what was declared about the file.
     """
     check_receiving(row)
     if file_format is not None:
@@ -140,7 +141,7 @@ def _joinable(
         raise Invalid.at(
             pointer,
             "You have no such dataset.",
-            "Name a dataset that you are the custodian of; an erased one will do.",
+            "Name a dataset of which you are the custodian; it may be erased.",
         )
     if other.account_id is None:
         raise Invalid.at(
@@ -149,6 +150,7 @@ def _joinable(
             "Name a private dataset, or send `budget`.",
         )
     account = session.get_one(AccountRow, other.account_id)
+    # Losses of different units do not add up to a guarantee for either.
     if account.unit_kind != unit.kind:
         raise Invalid.at(
             pointer,

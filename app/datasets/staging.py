@@ -1,7 +1,7 @@
 """Staged uploads: files inside the data folder until their ingest is over.
 
-With encryption on, a staged file is a row of sealed frames under a key of its own, whose
-wrapped form comes first; nothing of the table is on the disk in the clear.
+If encryption is on, a staged file is a sequence of encrypted frames under a key of its own, whose
+wrapped form comes first. No part of the table is on the disk unencrypted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from app.database import new_id
@@ -22,8 +21,10 @@ from app.settings import Settings
 from app.storage.blobs import BlobFile
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, Keyring
 
+# One frame is decrypted at a time, so that a reader can seek in a large file.
 FRAME_BYTES = 1024**2
 SEALED_FRAME_BYTES = FRAME_BYTES + OVERHEAD_BYTES
+# A wrapped key is 80 characters of base64; the rest is room.
 KEY_LINE_BYTES = 128
 SEALED = ".sealed"
 _SWEPT_AT_ONCE = 64
@@ -31,9 +32,11 @@ _SWEPT_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A complete staged upload: its name in the staging folder, size and SHA-256 (of the
+    """A complete staged upload.
 
-    bytes as sent), and the media type or file name that came with it, if any."""
+    Size and SHA-256 are those of the bytes as sent; the media type and the file name are given if
+    they came with the upload.
+    """
 
     name: str
     size_bytes: int
@@ -56,9 +59,9 @@ class StagedFile:
 
 
 class StagedWriter:
-    """Receives an upload. Unless `keep` is called before the block ends, the file goes.
+    """Receives an upload. The file is deleted at the end of the block unless `keep` was called.
 
-    The file stays locked while the writer lives, so that a sweep leaves it alone.
+    The file stays locked as long as the writer exists, so that a sweep does not delete it.
     """
 
     def __init__(self, folder: Path, keyring: Keyring) -> None:
@@ -74,12 +77,7 @@ class StagedWriter:
     def __enter__(self) -> StagedWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._kept:
             self._path.unlink(missing_ok=True)
         self._file.close()
@@ -96,12 +94,13 @@ class StagedWriter:
             del self._held[:FRAME_BYTES]
 
     def finish(self, *, media_type: str | None = None, file_name: str | None = None) -> StagedFile:
-        """All is written: make it durable, so that it can be acknowledged."""
+        """Make the complete file durable, so that the upload can be acknowledged."""
         if self._held:
             self._seal(bytes(self._held))
             self._held.clear()
         self._file.flush()
         os.fsync(self._file.fileno())
+        # The folder too: after a power cut, a file without a durable directory entry is lost.
         _sync_folder(self._path.parent)
         return StagedFile(
             self._name, self.size_bytes, self._digest.hexdigest(), media_type, file_name
@@ -147,10 +146,10 @@ class StagingArea:
         (self._folder / name).unlink(missing_ok=True)
 
     def sweep(self, wanted: Callable[[], set[str]]) -> int:
-        """Unlink what no dataset waits for and no writer holds; how many files went.
+        """Delete the files that no dataset needs and no writer holds; returns how many.
 
-        `wanted` is asked while the files that no writer holds are locked: a writer lets its
-        file go only once the store refers to it, so that an older answer would not know.
+        `wanted` is called after those files are locked. A writer releases its file only when the
+        store refers to it, so an earlier answer could miss that file.
         """
         paths = list(self._folder.glob("st_*"))
         batches = (paths[i : i + _SWEPT_AT_ONCE] for i in range(0, len(paths), _SWEPT_AT_ONCE))
@@ -179,24 +178,26 @@ def _frame_place(name: str, number: int) -> bytes:
 
 
 def _locked_new(folder: Path, suffix: str) -> tuple[str, BinaryIO]:
-    """A new file, locked before a sweep could take it for abandoned."""
+    """A new file, locked before a sweep could delete it as abandoned."""
     while True:
         name = new_id("st") + suffix
         file = open(folder / name, "xb", opener=_private)  # noqa: SIM115
         fcntl.flock(file, fcntl.LOCK_EX)
+        # No link: a sweep locked and deleted the file before this lock. Try again under another
+        # name.
         if os.fstat(file.fileno()).st_nlink:
             return name, file
-        file.close()  # a sweep was faster
+        file.close()
 
 
 def _sweep(paths: list[Path], wanted: Callable[[], set[str]]) -> int:
     with contextlib.ExitStack() as locks:
         free = [path for path in paths if _is_locked(path, locks)]
         needed = wanted() if free else set()
-        doomed = [path for path in free if path.name not in needed]
-        for path in doomed:
+        abandoned = [path for path in free if path.name not in needed]
+        for path in abandoned:
             path.unlink(missing_ok=True)
-    return len(doomed)
+    return len(abandoned)
 
 
 def _is_locked(path: Path, locks: contextlib.ExitStack) -> bool:

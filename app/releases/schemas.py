@@ -291,8 +291,8 @@ class PreflightOut(BaseModel):
     expected_error: float | None = Field(
         description="Standard deviation of the noise in one measured cell, in counts. If a run"
         " on entities still has to choose how much each entity counts (`contribution` `auto`), this"
-        " is the error under the rule with the most noise, where all rows of an entity count. The run"
-        " usually chooses a rule with less, nearer to `expected_error_at_least`.",
+        " is the error under the rule with the most noise, where all rows of an entity count. The"
+        " run usually chooses a rule with less, nearer to `expected_error_at_least`.",
         examples=[4.53],
     )
     expected_error_at_least: float | None = Field(

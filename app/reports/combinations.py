@@ -1,7 +1,7 @@
-"""How far published counts of combinations are from those of the exact table, by length.
+"""Errors of published counts of combinations against the exact table, by length.
 
-The measures are those of the report that Synthetic Data Showcase makes. Both tables are counted
-here, and a model is not asked: of a release only its published counts take part.
+The measures are those of the report of Synthetic Data Showcase. Both tables are counted here, and
+no model sees exact rows: of a release only its published counts are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.engine.table import Table
 
 Owners = NDArray[np.int64]
 
-# Combinations of a table, each in each row, that are counted to compare with it.
+# Limit on rows times combinations, which bounds the time of counting.
 MOST_COUNTED = 2**28
 
 
@@ -69,7 +69,7 @@ def compared_combinations(
 ) -> ComparedCombinations:
     """Both tables have the published columns; `entity` is set on an entity unit.
 
-    Lengths from which on a table has too many combinations to count are left out.
+    The longest combinations are left out if there are too many of them to count.
     """
     layout, aggregates = published.layout, published.aggregates
     rows = max(real.rows, synthetic.rows)
@@ -122,6 +122,7 @@ def _distinct(
     _, first, number = np.unique(keys, axis=by_row, return_index=True, return_inverse=True)
     number = number.reshape(-1).astype(np.int64)
     if owners is not None:
+        # An entity counts once for a combination, in however many of its rows that occurs.
         number = distinct(owners * len(first) + number) % max(len(first), 1)
     return part[first], np.bincount(number, minlength=len(first)).astype(np.int64)
 

@@ -1,8 +1,8 @@
-"""The figures of a report's exact part: synthetic rows held against the exact ones.
+"""The figures of a report's exact part: synthetic rows compared with the exact ones.
 
-Distances are total variation distances between marginals. Work and memory are bounded: pairs
-and triples beyond a number are drawn with a public seed, and what would need a large table in
-memory is left out, which the figures say.
+Distances are total variation distances between marginals. Work and memory are bounded: if there
+are too many pairs or triples, some are drawn with a public seed; what would need a large table in
+memory is left out, and the report lists it.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ from app.reports.schemas import (
     DistinctValues,
     Entities,
     Exact,
-    ExpectedBeside,
+    ExpectedAndExact,
     MeasuredDistance,
     Rows,
 )
 
-# Public: the same columns always give the same pairs and triples.
+# Fixed and public: the same columns always give the same pairs and triples.
 SEED = 20_190_501
+# All pairs up to 63 columns.
 MOST_PAIRS = 2000
 TRIPLES = 100
 MOST_LISTED = 100
 WORST_TRIPLES = 10
 MOST_MEASURED = 1000
 MOST_EXPECTED = 1000
-# Cells of the measured marginals that are compared, and of the bounds' marginals, together. A
-# plug-in's bounds are of any columns, and reading both tables for each takes its time.
+# Total cells of the measured marginals that are compared, and likewise of the bounds' marginals. A
+# third party may state bounds for any columns, and each of them costs a pass over both tables.
 MOST_CELLS = 2**27
 # Values (rows times columns) of each table that combinations may be counted in.
 MOST_VALUES_IN_MEMORY = 2**25
@@ -79,8 +80,10 @@ class ComparedRows(ChunkedTable, Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """A marginal that the release measured; `noisy` are its noisy counts of rows, flat, if
-    rows are what was counted."""
+    """A marginal that the release measured.
+
+    noisy: its noisy counts, flat, if rows were counted; else None.
+    """
 
     marginal: Marginal
     noisy: NDArray[np.int64] | None = None
@@ -92,7 +95,7 @@ class Subject:
 
     columns: those that the release models, in the dictionary's order. measured: the marginals
     that it measured. combinations: where it publishes counts of combinations, these. cells:
-    those of the model, in which it states errors, where they are not the dictionary's.
+    those of the model, in which it states errors, if they are not the dictionary's.
     """
 
     schema: Schema
@@ -114,8 +117,10 @@ class Subject:
         return Marginal({name: self.schema.column(name).grouping for name in columns})
 
     def stated_cells(self, columns: Sequence[str]) -> Marginal:
-        """In the model's cells, else those in which the release measured each column first, else
-        the dictionary's."""
+        """In the cells in which the model states errors.
+
+        Where it names none: those of each column's first measurement, else the dictionary's.
+        """
         known = {**self.marginal(columns).groupings, **self._as_measured, **self.cells}
         return Marginal({name: known[name] for name in columns})
 
@@ -130,7 +135,7 @@ class Subject:
 def compared(
     real: ComparedRows, synthetic: ComparedRows, subject: Subject, progress: Progress
 ) -> Exact:
-    """Every figure of the exact part. Reads both tables some tens of times."""
+    """Every figure of the exact part. Reads both tables a few dozen times."""
     comparison = _Comparison(real, synthetic, subject)
     progress(0.0, "columns")
     columns = comparison.listed([(name,) for name in subject.columns])
@@ -204,11 +209,11 @@ class _Comparison:
             for each, distance, real in zip(measured, self.distances(marginals), exact, strict=True)
         ]
 
-    def expected(self) -> list[ExpectedBeside]:
+    def expected(self) -> list[ExpectedAndExact]:
         stated_ones = [self._stated[place] for place in self._expected]
         found = self.distances([self._subject.stated_cells(each.columns) for each in stated_ones])
         return [
-            ExpectedBeside(
+            ExpectedAndExact(
                 columns=list(stated.columns),
                 distance=min(stated.distance, 1.0),
                 confidence=stated.confidence,
@@ -218,18 +223,18 @@ class _Comparison:
         ]
 
     def constraints(self) -> list[Broken]:
-        judged = [
+        checked = [
             (number, constraint)
             for number, constraint in enumerate(self._subject.schema.constraints)
             if set(constraint.columns) <= set(self._subject.columns)
         ]
-        names = tuple(dict.fromkeys(name for _, rule in judged for name in rule.columns))
-        if not judged:
+        names = tuple(dict.fromkeys(name for _, rule in checked for name in rule.columns))
+        if not checked:
             return []
-        broken = np.zeros((2, len(judged)), dtype=np.int64)
+        broken = np.zeros((2, len(checked)), dtype=np.int64)
         for side, table in enumerate(self._sides):
             for chunk in table.chunks(names):
-                broken[side] += [int(rule.violations(chunk).sum()) for _, rule in judged]
+                broken[side] += [int(rule.violations(chunk).sum()) for _, rule in checked]
         return [
             Broken(
                 number=number,
@@ -237,7 +242,7 @@ class _Comparison:
                 real=int(broken[0, place]),
                 synthetic=int(broken[1, place]),
             )
-            for place, (number, rule) in enumerate(judged)
+            for place, (number, rule) in enumerate(checked)
         ]
 
     def entities(self) -> Entities | None:
@@ -260,6 +265,7 @@ class _Comparison:
         numbers = []
         for table, owner in zip(self._sides, owners, strict=True):
             cells = _joined(grouping.cell_of(chunk[name]) for chunk in table.chunks([name]))
+            # Each pair of entity and cell once; what remains of the number is the entity.
             held = distinct(owner * grouping.cells + cells) // grouping.cells
             numbers.append(np.bincount(held))
         return _distance_of_numbers(*numbers)
@@ -288,22 +294,24 @@ class _Comparison:
         return most * len(self._subject.columns) <= MOST_VALUES_IN_MEMORY
 
     def left_out(self) -> list[str]:
-        subject, said = self._subject, []
+        subject, notes = self._subject, []
         if subject.unmodelled:
-            said.append(f"columns that the release does not model: {', '.join(subject.unmodelled)}")
+            notes.append(
+                f"columns that the release does not model: {', '.join(subject.unmodelled)}"
+            )
         if comb(len(subject.columns), 2) > MOST_PAIRS:
-            said.append(f"all but {MOST_PAIRS} pairs of columns, which a public seed draws")
+            notes.append(f"all but {MOST_PAIRS} pairs of columns, which a public seed draws")
         for places, of, what in (
             (self._measured, subject.measured, "measured marginals"),
             (self._expected, self._stated, "expected errors"),
         ):
             if len(places) < len(of):
-                said.append(
+                notes.append(
                     f"{len(of) - len(places)} of {len(of)} {what}: too many, or of too many cells"
                 )
         if subject.combinations is not None and not self._fits_memory:
-            said.append("combinations: the tables are too large to count them in memory")
-        return said
+            notes.append("combinations: the tables are too large to count them in memory")
+        return notes
 
 
 def _affordable(cells: Iterable[int], most: int) -> list[int]:
@@ -311,6 +319,7 @@ def _affordable(cells: Iterable[int], most: int) -> list[int]:
     places: list[int] = []
     left = MOST_CELLS
     for place, size in enumerate(cells):
+        # A large one is skipped, so that smaller ones after it are still compared.
         if size <= left and len(places) < most:
             places.append(place)
             left -= size
@@ -323,7 +332,7 @@ def _joined(arrays: Iterator[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _distance_of_numbers(real: NDArray[np.int64], synthetic: NDArray[np.int64]) -> float:
-    """Of the distributions of a number that each entity has."""
+    """Between the distributions of a number, such as rows, that each entity has."""
     most = int(max(real.max(initial=0), synthetic.max(initial=0)))
     return total_variation(
         np.bincount(real, minlength=most + 1), np.bincount(synthetic, minlength=most + 1)
@@ -335,6 +344,7 @@ def _noisy_distance(
 ) -> float | None:
     if real is None or noisy is None:
         return None
+    # A negative count cannot be part of a distribution.
     return total_variation(real, np.maximum(noisy, 0))
 
 

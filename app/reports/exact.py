@@ -1,8 +1,8 @@
-"""The third door to private codes: the rows that a custodian's report compares with.
+"""The third of three places that read private rows: those that a custodian's report compares with.
 
-What is read here has no noise and is charged to no budget: it goes into the exact part of a
-report, which the dataset's custodian alone may read, and nowhere else. The rows are those that
-count for a release: of each entity at most `max_rows`, drawn anew for each comparison.
+What is read here gets no noise and is charged to no budget. It is used only in the exact part of a
+report, which only the dataset's custodian may read. The rows are those that count for a release:
+at most `max_rows` of each entity, drawn again for each comparison.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class ExactRows:
     def __init__(self, source: CodeSource, check: Callable[[], None]) -> None:
         self._source = source
         self._check = check
+        # The same bounding as in a release, so that the report measures the method and not the
+        # bound.
         self._bounded = bound_rows(source)
         self.rows = sum(self._lengths())
 
@@ -41,7 +43,7 @@ class ExactRows:
         schema: Schema,
         check: Callable[[], None],
     ) -> ExactRows:
-        """Of a ready dataset, coded by `schema`: its dictionary with the values a release found.
+        """Of a ready dataset, coded by `schema`: its dictionary with values that a release found.
 
         Raises `DatasetUnreadable`, `BlobError` or `StorageKeyError`.
         """

@@ -1,4 +1,4 @@
-"""Table of reports: at most one for each release, of which nothing exact is in the row."""
+"""Table of reports: at most one for each release; the row holds no exact figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.database import Base, UtcTime
 
 
 class ReportRow(Base):
-    """A comparison with the exact table that the dataset's custodian asked for.
+    """A comparison with the exact table that the dataset's custodian requested.
 
     Its figures are the blob part `exact` of the collection `id`, sealed as the table is.
     """

@@ -1,4 +1,4 @@
-"""Reports on the wire: what anyone may read who sees the release, and what is exact.
+"""Reports as the API sends them: a part for all who see the release, and an exact part.
 
 `Exact` is stored as it is sent.
 """
@@ -21,7 +21,7 @@ _DATASET_ID = "ds_p6wqj3ytm8kz5hvc2nxd"
 
 
 class Expected(BaseModel):
-    """What the model states of its own error: made of the noisy answers alone."""
+    """What the model states about its own error, from the noisy answers alone."""
 
     columns: list[str] = Field(description="Columns of the marginal.", examples=[_COLUMNS])
     distance: float = Field(
@@ -44,9 +44,9 @@ class Public(BaseModel):
         " none."
     )
     repairs: RepairsOut | None = Field(
-        description="How the rows of the first sample were brought to keep the dictionary's"
-        " constraints, and how far that moved each column. Null where the dictionary declares"
-        " nothing between columns of the sample, and once that sample was deleted."
+        description="How the rows of the first sample were changed to meet the dictionary's"
+        " constraints, and how much that changed each column. Null if the dictionary declares"
+        " nothing between columns of the sample, and after that sample was deleted."
     )
 
 
@@ -62,8 +62,8 @@ class MeasuredDistance(Distance):
     """A marginal that the release measured."""
 
     noisy: float | None = Field(
-        description="Total variation distance of the noisy table itself, negative counts taken as"
-        " 0: what the noise did, before the model. Null where it does not count rows.",
+        description="Total variation distance of the noisy table itself, with negative counts"
+        " as 0: the error of the noise, before the model. Null where it does not count rows.",
         examples=[0.0121],
     )
 
@@ -82,12 +82,12 @@ class Distances(BaseModel):
     listed: list[Distance] = Field(description="The largest distances, largest first.")
 
 
-class ExpectedBeside(Expected):
-    """A stated bound beside the exact distance, on the cells of the model that it is stated for."""
+class ExpectedAndExact(Expected):
+    """A stated bound and the exact distance, on the cells of the model that the bound is for."""
 
     exact: float = Field(
-        description="Total variation distance between the synthetic and the real rows. It has the"
-        " error of drawing a finite number of rows, besides the model's.",
+        description="Total variation distance between the synthetic and the real rows. It includes"
+        " the error of drawing a finite number of rows, in addition to the model's.",
         examples=[0.013],
     )
 
@@ -100,11 +100,11 @@ class Rows(BaseModel):
 
 
 class DistinctValues(BaseModel):
-    """How alike entities are in the number of different cells that they have of a column."""
+    """Difference in how many distinct cells of a column an entity has."""
 
     column: str = Field(description="The column.", examples=["shift"])
     distance: float = Field(
-        description="Total variation distance of the numbers of different cells of an entity.",
+        description="Total variation distance of the numbers of distinct cells of an entity.",
         examples=[0.08],
     )
 
@@ -131,7 +131,7 @@ class Broken(BaseModel):
 
 
 class Combinations(BaseModel):
-    """Combinations of cells of one length, held against those of the real table.
+    """Combinations of cells of one length, compared with those of the real table.
 
     Counts are of entities on an entity unit, else of rows.
     """
@@ -179,7 +179,7 @@ class Exact(BaseModel):
     measured: list[MeasuredDistance] = Field(
         description="Each marginal that the release measured, on the cells that it used."
     )
-    expected: list[ExpectedBeside] = Field(description="The stated bounds beside the exact errors.")
+    expected: list[ExpectedAndExact] = Field(description="The stated bounds with the exact errors.")
     entities: Entities | None = Field(description="On an entity unit.")
     constraints: list[Broken] = Field(description="Declared constraints on these columns.")
     combinations: CombinationFigures | None = Field(
@@ -197,14 +197,14 @@ class ReportOut(BaseModel):
     release_id: str = Field(description="The release that it is about.", examples=[_RELEASE_ID])
     dataset_id: str = Field(description="The dataset of that release.", examples=[_DATASET_ID])
     state: ReportState = Field(
-        description="Of the exact part, for the dataset's custodian. It is `succeeded` where no"
-        " exact part was asked for, and always for everyone else: the public part is there with"
-        " the release.",
+        description="State of the exact part, for the dataset's custodian. It is `succeeded` if no"
+        " exact part was requested, and always for everyone else: the public part is available"
+        " with the release.",
         examples=["succeeded"],
     )
     public: Public = Field(description="May be published.")
     exact: Exact | None = Field(
-        description="For the dataset's custodian alone, once it was asked for and made; null for"
+        description="For the dataset's custodian alone, after it was requested and made; null for"
         " everyone else. Not private: do not publish."
     )
     failure: str | None = Field(
@@ -214,7 +214,7 @@ class ReportOut(BaseModel):
         description="Why, for the custodian alone. Not private: do not publish.", examples=[None]
     )
     created_at: Moment | None = Field(
-        description="When the exact part was asked for (UTC); null for everyone but the custodian."
+        description="When the exact part was requested (UTC); null for everyone but the custodian."
     )
     finished_at: Moment | None = Field(
         description="When it was made or failed (UTC); null for everyone but the custodian."

@@ -1,9 +1,9 @@
-"""Use-cases of reports: ask for the exact part, make it known, drop it.
+"""Use-cases of reports: request the exact part, store it, delete it.
 
 queued -> running -> succeeded | failed
 
-The public part is there with the release. The exact part is asked for, read and dropped by the
-dataset's custodian alone, and goes with the dataset's rows.
+The public part is available with the release. Only the dataset's custodian may request, read and
+delete the exact part, and it is erased with the dataset's rows.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ def request(
     attempt: Attempt | None,
     settings: Settings,
 ) -> Accepted:
-    """Queue the comparison; an earlier one of the release is dropped at once.
+    """Queue the comparison; an earlier one of the release is deleted at once.
 
-    Raises `Forbidden` for others than the custodian, `Conflict` for a release that published
+    Raises `Forbidden` for everyone but the custodian, `Conflict` for a release that published
     nothing or whose rows are erased, `NotReady` while it, or its report, is being made.
     """
     replay = find_replay(session, attempt)
     if replay is not None:
         return Accepted(replay.resource_id, replayed=True)
-    release, dataset = _guarded(session, principal, release_id)
+    release, dataset = _for_custodian(session, principal, release_id)
     results.check_published(release)
     if dataset.state == "erased":
         raise Conflict("The dataset is erased: there are no rows to compare the release with.")
     earlier = repository.of_release(session, release.id)
     if earlier is not None and earlier.state in _UNFINISHED:
-        raise NotReady("A report of the release is being made already.", retry_after_s=2)
+        raise NotReady("A report of the release is already being made.", retry_after_s=2)
     if earlier is not None:
         _drop(session, earlier)
     _queue(session, release, settings)
@@ -82,11 +82,11 @@ def request(
 
 
 def drop(session: Session, principal: Principal, release_id: str) -> bool:
-    """Stop the comparison, if it runs, and erase what it found; whether there was any.
+    """Stop the comparison if it is running, and erase its figures; whether there were any.
 
-    Raises `Forbidden` for others than the custodian.
+    Raises `Forbidden` for everyone but the custodian.
     """
-    release, _ = _guarded(session, principal, release_id)
+    release, _ = _for_custodian(session, principal, release_id)
     report = repository.of_release(session, release.id)
     if report is None:
         return False
@@ -110,10 +110,10 @@ def forget(session: Session, dataset_id: str) -> None:
 def exact_figures(
     database: Database, settings: Settings, dataset: DatasetRow, report: ReportRow
 ) -> Exact | None:
-    """What the comparison found; None where it was erased a moment ago.
+    """The figures of the comparison; None if they were erased in the meantime.
 
-    Raises `Conflict` where it is sealed under a key that the service was not started with, or
-    its stored bytes are damaged.
+    Raises `Conflict` if they are encrypted with a key that the service was not started with, or
+    if their stored bytes are damaged.
     """
     try:
         cipher = Keyring(settings).cipher(dataset.id, dataset.wrapped_key)
@@ -122,7 +122,7 @@ def exact_figures(
         return None
     except StorageKeyError:
         raise Conflict(
-            "The exact part is encrypted under another master key than the service's."
+            "The exact part is encrypted with another master key than the service's."
         ) from None
     except BlobCorrupt:
         raise Conflict(
@@ -142,7 +142,7 @@ def started(session: Session, report_id: str) -> None:
 def succeeded(
     session: Session, database: Database, report_id: str, exact: Exact, cipher: Cipher | None
 ) -> None:
-    """Store what was found, sealed as the dataset is, in the caller's transaction."""
+    """Store the figures, encrypted like the dataset, in the caller's transaction."""
     report = repository.get(session, report_id)
     if report is None:
         return
@@ -154,13 +154,13 @@ def succeeded(
 
 
 def failed(session: Session, report_id: str) -> None:
-    """The comparison could not be made, or was stopped; one that was dropped is no more."""
+    """The comparison failed or was stopped; nothing is done if it was deleted."""
     report = repository.get(session, report_id)
     if report is not None:
         report.state, report.finished_at = "failed", now()
 
 
-def _guarded(
+def _for_custodian(
     session: Session, principal: Principal, release_id: str
 ) -> tuple[ReleaseRow, DatasetRow]:
     release, dataset = releases.visible(session, principal, release_id)
@@ -191,6 +191,7 @@ def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
 def _drop(session: Session, report: ReportRow) -> None:
     jobs.cancel(session, report.id)
     repository.forget_details(session, report.id)
+    # In one transaction, unlike other blobs: exact figures are small, and no reader may see half.
     while delete_some(session, report.id):
         pass
     session.delete(report)

@@ -1,4 +1,4 @@
-"""The synthetic side of a comparison: the rows of a release's first sample, held compactly."""
+"""The synthetic side of a comparison: a release's first sample, stored compactly in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROWS_AT_ONCE = 2**17
 
 @dataclass(frozen=True)
 class SyntheticRows:
-    """Stored codes in the columns' own types; `owner` numbers the entity of each row."""
+    """Codes in the columns' own small types; `owner` is the number of each row's entity."""
 
     codes: Mapping[str, NDArray[Any]]
     rows: int
@@ -56,6 +56,6 @@ class SyntheticRows:
 
 
 def _numbered(owners: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Numbers without gaps: an entity without rows is none."""
+    """Numbers without gaps: an entity without rows does not count."""
     _, numbers = np.unique(np.concatenate(owners), return_inverse=True)
     return numbers.reshape(-1).astype(np.int64)

@@ -1,7 +1,7 @@
 """How a report is shown, and to whom which part.
 
-What anyone but the custodian reads is a function of the release: it is the same whether an
-exact part was never asked for, is being made, was made, or could not be.
+What everyone but the custodian reads depends only on the release. It is the same whether an exact
+part was never requested, is being made, was made, or failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.reports.schemas import Exact, Expected, Public, ReportOut, ReportState
 from app.security.principals import Principal
 from app.settings import Settings
 
-FAILURE = "The exact part could not be made. Ask for it again, or read the detail."
+FAILURE = "The exact part could not be made. Request it again, or read the detail."
 
 
 def report(
@@ -34,11 +34,13 @@ def report(
     release: ReleaseRow,
     dataset: DatasetRow,
 ) -> ReportOut:
-    """The report of a published release. Raises `NotReady` or `Conflict` for any other."""
+    """The report of a published release. Raises `NotReady` or `Conflict` for other releases."""
     results.check_published(release)
     made = None
     if is_custodian_of(principal, dataset):
         made = repository.of_release(session, release.id)
+    # The same path for everyone else and for a custodian without an exact part: no field can
+    # differ.
     if made is None:
         return _shown(session, release)
     exact = None

@@ -7,8 +7,8 @@ from typing import Any
 # What `file_headers` sends, as the API page describes it.
 FILE_HEADERS: dict[str, Any] = {
     "ETag": {
-        "description": "Of exactly these bytes; send it as `If-None-Match` to get 304"
-        " while they are unchanged.",
+        "description": "Tag of exactly these bytes; send it as `If-None-Match` to get 304"
+        " as long as they are unchanged.",
         "schema": {"type": "string"},
     },
     "Content-Disposition": {
@@ -24,6 +24,7 @@ def file_headers(name: str, etag: str) -> dict[str, str]:
         "Content-Disposition": f'attachment; filename="{name}"',
         "ETag": etag,
         "Cache-Control": "private, no-cache",
+        # A browser must not guess that a table is HTML and run it.
         "X-Content-Type-Options": "nosniff",
     }
 
@@ -32,5 +33,6 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
     """Whether the caller has this version (RFC 9110, section 13.1.2, weak comparison)."""
     if if_none_match is None:
         return False
+    # A compressing proxy may have marked the ETag as weak.
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in known or etag in known

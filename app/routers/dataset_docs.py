@@ -1,12 +1,11 @@
-"""How the API page describes uploads, whose bodies the routes read themselves."""
+"""How the API page describes uploads, whose bodies the routes read without FastAPI."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from app.datasets.schemas import SPEC_EXAMPLE, DatasetIn
+from app.releases.openapi import inlined
 
 _FILE = {
     "type": "string",
@@ -14,28 +13,7 @@ _FILE = {
     "description": "The table: CSV, TSV, Parquet or JSON Lines; gzip or zstd.",
 }
 
-
-def inlined(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of a form without references, to stand anywhere in the document."""
-    schema = model.model_json_schema(by_alias=True)
-    definitions = schema.pop("$defs", {})
-
-    def resolve(node: Any) -> Any:
-        if isinstance(node, list):
-            return [resolve(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            name = node["$ref"].rsplit("/", 1)[-1]
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            return {**resolve(definitions[name]), **rest}
-        return {key: resolve(value) for key, value in node.items()}
-
-    resolved: dict[str, Any] = resolve(schema)
-    return resolved
-
-
-_SPEC = inlined(DatasetIn)
+_SPEC = inlined(DatasetIn.model_json_schema(by_alias=True))
 
 CREATE_BODY: dict[str, Any] = {
     "requestBody": {

@@ -1,4 +1,4 @@
-"""Reading the declaration of a dataset: everything that is wrong with it in one answer."""
+"""Reads the declaration of a dataset, and reports all of its faults in one response."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ Parsed = TypeVar("Parsed")
 
 _FAULTY = "The declaration has fields that must be corrected."
 _ROW = PrivacyUnit("row")
+# Deeper than any declaration; a body may nest deeper than Python can recurse.
 DEEPEST = 8
 
 
@@ -55,7 +56,7 @@ def read_spec(raw: Any, settings: Settings) -> DatasetDraft:
 
 
 class _SpecReader:
-    """Reads the parts of one declaration, each for itself, and gathers the faults."""
+    """Reads the parts of one declaration independently, and collects the faults."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self._raw = {key: _without_nulls(value) for key, value in raw.items()}
@@ -79,7 +80,7 @@ class _SpecReader:
         if raw is None and self._raw.get("visibility") != "public":
             self.fault(
                 "/unit",
-                "A private dataset says who is protected.",
+                "A private dataset must state who is protected.",
                 'Send {"kind": "row"}, or {"kind": "entity", "column": ..., "max_rows": ...}.',
             )
         if not isinstance(raw, dict):
@@ -110,7 +111,7 @@ class _SpecReader:
             if isinstance(field, Column) and field.discovers is not None:
                 self.fault(
                     f"/schema/fields/{place}/values",
-                    "Nothing is found of a public dataset: its values are known.",
+                    "A public dataset has no values to discover: they are known.",
                     "List them in `constraints/enum`, or leave the field out.",
                 )
 
@@ -118,11 +119,11 @@ class _SpecReader:
         if form.visibility == "public":
             self._refuse_terms(form, "A public dataset has no budget.", "shares_budget_with")
         elif form.shares_budget_with is not None:
-            self._refuse_terms(form, "The account that is joined has its budget already.")
+            self._refuse_terms(form, "The account that is joined already has its budget.")
         elif form.budget is None:
             self.fault(
                 "/budget",
-                "A private dataset has a budget.",
+                "A private dataset needs a budget.",
                 'Send {"epsilon": ..., "delta": ...}, or `shares_budget_with`.',
             )
         else:
@@ -175,7 +176,7 @@ def _faults(problems: Sequence[FieldProblem], below: str) -> list[FieldError]:
 
 
 def _without_nulls(value: Any, depth: int = 0) -> Any:
-    """Null means omitted, in objects as deep as declarations go; lists keep theirs."""
+    """Null means omitted, in objects up to the depth of declarations; in lists it stays."""
     if depth > DEEPEST:
         return value
     if isinstance(value, dict):

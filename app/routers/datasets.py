@@ -40,20 +40,21 @@ from app.routers.description import refusing
 from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId
-from app.routers.wire import ExactRoute, parse_json, read_limited
+from app.routers.wire import ExactRoute, media_type, parse_json, read_limited
 from app.security.principals import Principal
 from app.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
 
 LONGEST_WAIT_S = 60
+# Short at first for small tables, then longer, so that waiting costs the store little.
 _LOOK_S = (0.02, 0.05, 0.1, 0.25)
 
 Prefer = Annotated[
     str | None,
     Header(
         alias="Prefer",
-        description=f"`wait=30` holds the answer until the ingest is over, at most"
+        description=f"`wait=30` delays the response until the ingest is over, at most"
         f" {LONGEST_WAIT_S} seconds.",
         max_length=200,
     ),
@@ -62,8 +63,8 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="Makes the request safe to send again: the same key and content give the"
-        " first answer again.",
+        description="Makes the request safe to repeat: the same key and content give the first"
+        " response again.",
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
@@ -71,7 +72,7 @@ IdempotencyKey = Annotated[
 ]
 FileFormat = Annotated[
     Literal["csv", "tsv", "parquet", "jsonl"] | None,
-    Query(alias="format", description="Overrules the declared format of the file."),
+    Query(alias="format", description="Overrides the declared format of the file."),
 ]
 
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -106,10 +107,10 @@ async def create_dataset(
     key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
-    """As JSON alone, the dataset waits for its data, to be sent by PUT. As a form, the part
-    `spec` (JSON) comes before the part `file`, and the table is ingested as a job."""
+    """With JSON alone, the dataset waits for its data, which PUT sends. In a form, the part
+    `spec` (JSON) must come before the part `file`, and a job ingests the table."""
     async with uploads.refusing_politely(request):
-        kind = uploads.media_type(request)
+        kind = media_type(request)
         if kind in ("", "application/json"):
             body = await read_limited(request, settings.max_body_bytes)
             raw = parse_json(body)
@@ -117,6 +118,7 @@ async def create_dataset(
             attempt = _attempt(principal, key, {"spec": raw})
             made = await _create(request, principal, draft, None, attempt)
         elif kind == "multipart/form-data":
+            # Before the body is read: an upload that has no room should not be sent in full first.
             await _check_room(database, principal, settings)
             made, attempt = await _create_from_form(request, principal, key)
         else:
@@ -153,9 +155,11 @@ async def upload_data(
     file_format: FileFormat = None,
     prefer: Prefer = None,
 ) -> DatasetOut:
-    """The body is the file itself, as `curl -T` sends it. A dataset takes data while it is
+    """The body is the file itself, as `curl -T` sends it. A dataset accepts data as long as it is
     `awaiting_data` or `rejected`."""
     async with uploads.refusing_politely(request):
+        # Before the body is read; checked again in the transaction, since the upload can take
+        # hours.
         await to_thread.run_sync(_check_receiving, database, principal, dataset_id, settings)
         writer = await to_thread.run_sync(StagingArea(settings).writer)
         with writer:
@@ -177,7 +181,7 @@ async def upload_data(
 
 @router.get("/datasets", operation_id="list_datasets", summary="List datasets")
 def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> Page[DatasetOut]:
-    """Own ones, granted ones and public ones; newest first."""
+    """Your own datasets, those granted to you, and public ones; newest first."""
     rows = accesses.visible(session, principal, page.after_moment, page.fetch)
     shown, following = page.cut(rows, by_creation)
     items = [views.dataset(session, principal, row) for row in shown]
@@ -191,7 +195,7 @@ def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> P
     responses=refusing(404),
 )
 def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> DatasetOut:
-    """Its state, dictionary and unit. An analyst sees it from the moment it is first ready."""
+    """Its state, dictionary and unit. An analyst sees it after it is ready for the first time."""
     return views.seen(session, permission.open_dataset(session, principal, dataset_id))
 
 
@@ -204,7 +208,7 @@ def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) 
 def rename_dataset(
     dataset_id: DatasetId, form: DatasetPatch, principal: Caller, session: WriteSession
 ) -> DatasetOut:
-    """The name alone can be changed: what is public about the table never is."""
+    """Only the name can be changed; the declared public facts cannot."""
     row = permission.own_dataset(session, principal, dataset_id)
     service.rename(row, form.name)
     return views.dataset(session, principal, row)
@@ -224,16 +228,20 @@ async def erase_dataset(
     writes: Writes,
     with_releases: Annotated[
         bool,
-        Query(alias="releases", description="Withdraw samples, models and measurements too."),
+        Query(alias="releases", description="Also withdraw samples, models and measurements."),
     ] = False,
 ) -> DatasetOut:
-    """The table is gone for good when this answers. Jobs are stopped. Ledger and account stay,
-    and so do released samples and measurements, unless `releases=true`."""
-    doomed = await writes.run(
+    """The table is permanently deleted when the response arrives, and its jobs are stopped.
+
+    Ledger and account stay; released samples and measurements stay too, unless `releases=true`.
+    """
+    collections = await writes.run(
         lambda session: erasure.erase(session, principal, dataset_id, with_releases=with_releases),
     )
     # A thread of its own: it waits for the store, and must not hold one that writers need.
-    await to_thread.run_sync(erasure.purge, database, settings, doomed, limiter=CapacityLimiter(1))
+    await to_thread.run_sync(
+        erasure.purge, database, settings, collections, limiter=CapacityLimiter(1)
+    )
     return await _shown(database, principal, dataset_id)
 
 
@@ -252,7 +260,7 @@ def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSessio
 @router.get(
     "/datasets/{dataset_id}/ingest-report",
     operation_id="get_ingest_report",
-    summary="What became of the last upload (custodian)",
+    summary="Result of the last upload (custodian)",
     responses=refusing(403, 404, 409),
 )
 def get_ingest_report(
@@ -289,10 +297,10 @@ async def propose_dictionary(
         ),
     ] = None,
 ) -> ProposalOut:
-    """Read off the table that is the body (nothing of it is kept), or imported with `from`.
+    """Made from the table in the body, which is not kept, or imported with `from`.
 
-    What is read off a table is private until you have checked every field against what is
-    publicly known.
+    A proposal from a table is private until you have checked every field against what is publicly
+    known.
     """
     async with uploads.refusing_politely(request):
         if source is not None:
@@ -319,6 +327,7 @@ async def _create_from_form(
             spec_bytes=settings.max_body_bytes,
             file_bytes=settings.max_upload_bytes,
         ).read()
+        # The digest of the file is part of what must be equal in a repeated request.
         attempt = _attempt(principal, key, {"spec": form.raw, "file": form.staged.sha256})
         made = await _create(request, principal, form.spec, form.staged, attempt, writer)
     return made, attempt
@@ -332,7 +341,7 @@ async def _create(
     attempt: Attempt | None,
     writer: StagedWriter | None = None,
 ) -> tuple[int, str, bool]:
-    """Status, id, and whether an earlier request with the key made it."""
+    """Status, id, and whether an earlier request with the same key created it."""
     settings: Settings = request.app.state.settings
     status = 201 if staged is None else 202
 
@@ -344,6 +353,7 @@ async def _create(
         remember(session, attempt, status, row.id)
         return status, row.id, False
 
+    # Runs after the commit: a file that no row refers to must be deleted, and never the other way.
     def committed(made: tuple[int, str, bool]) -> None:
         if writer is not None and not made[2]:
             writer.keep()
@@ -381,7 +391,7 @@ def _wait_s(prefer: str | None) -> int:
 
 
 async def _is_settled(database: Database, dataset_id: str, wait_s: int) -> bool:
-    """Whether the ingest is over within the time."""
+    """Whether the ingest ends within the time."""
 
     def look() -> bool:
         with database.read() as session:

@@ -1,4 +1,4 @@
-"""What routes ask for: units of work, the caller, an idempotent attempt."""
+"""Dependencies of routes: units of work, the caller, an idempotent attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.settings import Settings
 bearer = HTTPBearer(
     scheme_name="ApiKey",
     bearerFormat="hk_...",
-    description="Paste an API key (`hk_...`) alone: the page itself puts `Bearer` before it.",
+    description="Paste only an API key (`hk_...`); the page adds `Bearer` itself.",
     auto_error=False,
 )
 
@@ -45,6 +45,7 @@ async def write_unit(
     request: Request, database: Annotated[Database, Depends(get_database)]
 ) -> AsyncIterator[Session]:
     """Commit once, after the endpoint and before the response starts."""
+    # The turn is taken before a thread: waiting writers must not occupy all threads of the pool.
     async with request.app.state.writes.turn:
         unit = database.write()
         session = await to_thread.run_sync(unit.__enter__)
@@ -65,6 +66,8 @@ async def get_writes(request: Request) -> WriteQueue:
 DatabaseDep = Annotated[Database, Depends(get_database)]
 Writes = Annotated[WriteQueue, Depends(get_writes)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+# `function` scope: the unit ends before the response starts, so a client never reads of a change
+# that did not commit.
 ReadSession = Annotated[Session, Depends(read_unit, scope="function")]
 WriteSession = Annotated[Session, Depends(write_unit, scope="function")]
 
@@ -115,8 +118,8 @@ def attempt_of(operation: str) -> Callable[..., Awaitable[Attempt | None]]:
             str | None,
             Header(
                 alias="Idempotency-Key",
-                description="Makes the request safe to send again: the same key and body give "
-                "the first answer again.",
+                description="Makes the request safe to repeat: the same key and body give the "
+                "first response again.",
                 min_length=1,
                 max_length=255,
                 pattern=r"^[\x21-\x7e]+$",

@@ -21,10 +21,10 @@ Responses = dict[int | str, dict[str, Any]]
 SUMMARY = "Differentially private synthetic data, within a budget that cannot be overspent."
 DESCRIPTION = """
 A *custodian* uploads a sensitive table once and declares what is public about it (its data
-dictionary), who is protected (a row, or a person with many rows) and how much may ever be
-revealed (a total epsilon and delta). *Analysts* then ask for releases; the server charges the
-dataset's ledger, runs a synthesizer behind the privacy kernel, serves synthetic rows, and
-refuses whatever the remaining budget cannot cover.
+dictionary), who is protected (a row, or a person with many rows) and the total privacy loss (an
+epsilon and a delta). *Analysts* then request releases. The server charges the dataset's ledger,
+runs a synthesizer behind the privacy kernel and serves synthetic rows. It refuses every release
+that the remaining budget cannot cover.
 
 **First steps.** Press **Authorize** and paste an API key (`hk_...`; the first start of the
 service prints one). Each request below has **Try it out**, filled with an example.
@@ -35,10 +35,10 @@ service prints one). Each request below has **Try it out**, filled with an examp
 4. `GET /v1/releases/{release_id}` until its state is `succeeded`.
 5. `GET /v1/samples/{sample_id}/data`, with the id of one of its samples.
 
-Amounts of epsilon, delta and rho are exact decimals: send them as numbers or as text. In what
-is sent, null is the same as omitted. Every error is `application/problem+json` and names the
-field and the remedy. Send an `Idempotency-Key` with each POST that makes something, to make it
-safe to repeat. Lists come in pages: send `next` of a page as `cursor` for the one after it.
+Amounts of epsilon, delta and rho are exact decimals: send them as numbers or as text. In a
+request, null is the same as omitted. Every error is `application/problem+json` and names the
+field and the remedy. Send an `Idempotency-Key` with each POST that creates something, so that it
+is safe to repeat. Lists come in pages: send `next` of a page as `cursor` to get the next page.
 """
 
 TAGS = [
@@ -48,7 +48,7 @@ TAGS = [
     },
     {
         "name": "releases",
-        "description": "Ask what a release would cost, request it, follow it, read its results.",
+        "description": "See what a release would cost, request it, follow it, read its results.",
     },
     {
         "name": "samples",
@@ -56,15 +56,15 @@ TAGS = [
     },
     {
         "name": "reports",
-        "description": "How good a release is; what is exact in it is the custodian's alone.",
+        "description": "How good a release is; only the custodian sees exact figures.",
     },
     {
         "name": "synthesizers",
-        "description": "The methods on offer, and the form that each takes as `params`.",
+        "description": "The available methods, and the form that each takes as `params`.",
     },
     {
         "name": "ledger",
-        "description": "What a dataset's budget is, what was spent of it, and the proof of it.",
+        "description": "A dataset's budget, what was spent of it, and the proof of both.",
     },
     {"name": "grants", "description": "Which analysts may use a dataset, and how much of it."},
     {"name": "principals", "description": "Who uses the service, their API keys, the audit log."},
@@ -76,12 +76,12 @@ _MEANINGS = {
     400: "The request could not be parsed.",
     401: "No valid API key.",
     403: "The caller's role does not allow this.",
-    404: "Absent, or not yours: the two read alike.",
-    409: "The state of the resource does not allow this. What is still being made sends"
-    " `Retry-After`.",
+    404: "It does not exist, or it is not yours: the response is the same for both.",
+    409: "The state of the resource does not allow this. If it is still being made, the"
+    " response has `Retry-After`.",
     412: "The resource has changed since its ETag was read.",
-    413: "The body is too large, or your stored data take all the room that you have.",
-    415: "The body's media type is not taken here.",
+    413: "The body is too large, or your stored data fill the space that you are allowed.",
+    415: "The body's media type is not supported here.",
     422: "Fields must be corrected; each is named with a remedy.",
     428: "Send `If-Match` with the ETag that was read.",
     429: "Too many failed authentications from this address.",
@@ -106,9 +106,7 @@ _PROBLEMS: dict[int, HalftoneError] = {
             )
         ],
     ),
-    428: problems.PreconditionRequired(
-        "Send `If-Match` with the ETag that GET of this budget answered with."
-    ),
+    428: problems.PreconditionRequired("Send `If-Match` with the ETag from GET of this budget."),
     429: problems.TooManyRequests("Too many failed authentications. Try again later.", 60),
     503: problems.Unavailable(),
 }
@@ -118,7 +116,7 @@ _RETRY_AFTER = {
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {
         "WWW-Authenticate": {
-            "description": "The scheme to authenticate by: Bearer.",
+            "description": "The authentication scheme: Bearer.",
             "schema": {"type": "string"},
         }
     },
@@ -138,7 +136,7 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
         "instance": {"type": "string", "description": "Path of the request."},
         "errors": {
             "type": "array",
-            "description": "Every fault that was found; empty if no field is to blame.",
+            "description": "Every fault that was found; empty if no field caused it.",
             "items": {
                 "type": "object",
                 "required": ["pointer", "message", "remedy"],
@@ -166,6 +164,7 @@ def completed(description: dict[str, Any]) -> dict[str, Any]:
     """The description with every refusal as problem+json, examples and tags."""
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = _PROBLEM_SCHEMA
+    # FastAPI's own form of a 422, which this service never sends.
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     description["tags"] = TAGS

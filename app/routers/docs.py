@@ -17,6 +17,7 @@ from app.routers.wire import ExactRoute
 
 VERSION = version("halftone")
 _ASSETS = files("fastapi_offline") / "static"
+# Swagger UI needs inline scripts and styles; everything else, and every other host, is forbidden.
 _PAGE_CSP = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -45,6 +46,7 @@ def page(request: Request) -> HTMLResponse:
             "displayRequestDuration": True,
             "docExpansion": "list",
             "defaultModelsExpandDepth": 0,
+            # Otherwise the page would send the API description to a validator on the internet.
             "validatorUrl": None,
         },
     )
@@ -81,7 +83,7 @@ def problem_type(
         ),
     ],
 ) -> Response:
-    """The page that the `type` of an error names. It needs no key."""
+    """The page to which the `type` of an error points. No key is needed."""
     kind = problem_types().get(slug)
     if kind is None:
         raise NotFound

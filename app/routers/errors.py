@@ -1,4 +1,4 @@
-"""Every error leaves as problem+json, whatever raised it."""
+"""Every error is sent as problem+json, no matter what raised it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def pointer_of(location: tuple[Any, ...]) -> str:
 
 
 def field_errors(errors: Any) -> list[FieldError]:
-    """The faults that pydantic found; what was sent is never echoed."""
+    """The faults that pydantic found; the sent values are never repeated."""
     return [
         FieldError(
             pointer_of(tuple(error["loc"])),
             str(error["msg"]).removeprefix("Value error, "),
-            remedy_for(error["type"], "Send a value as the API description asks."),
+            remedy_for(error["type"], "Send a value as the API description states."),
         )
         for error in errors
     ]
@@ -97,6 +97,7 @@ def install(app: FastAPI) -> None:
     def store(request: Request, error: DBAPIError) -> Response:
         if is_unavailable(error):
             return problem(request, Unavailable())
+        # Types only: the text of an error could hold rows or keys.
         log.error("store error of type %s at %s", type(error.orig).__name__, request.url.path)
         return problem(request, InternalError())
 

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1", tags=["grants"], route_class=ExactRoute)
     status_code=201,
     operation_id="create_grant",
     summary="Let an analyst use the dataset (custodian)",
-    description="Granting again after a revocation revives the same grant, with what it spent.",
+    description="Granting again after a revocation reactivates the same grant, with what it spent.",
     responses={201: {"headers": MADE_HEADERS}, **refusing(403, 404, 409)},
 )
 def create_grant(
@@ -91,7 +91,7 @@ def get_grant(
 @router.patch(
     "/datasets/{dataset_id}/grants/{grant_id}",
     operation_id="change_grant",
-    summary="Change terms of a grant; what is omitted stays (custodian)",
+    summary="Change terms of a grant; what is omitted stays as it is (custodian)",
     responses=refusing(403, 404, 409),
 )
 def change_grant(
@@ -101,8 +101,8 @@ def change_grant(
     actor: Caller,
     session: WriteSession,
 ) -> GrantOut:
-    """Send the terms to change alone. A smaller allowance than what was spent stops further
-    releases; it takes nothing back."""
+    """Send only the terms to change. An allowance below what was spent stops further releases, but
+    does not undo any."""
     dataset, accountant = grants.granting(session, actor, dataset_id)
     row = grants.change_grant(
         session,
@@ -117,7 +117,7 @@ def change_grant(
 @router.put(
     "/datasets/{dataset_id}/grants/{grant_id}",
     operation_id="replace_grant",
-    summary="Put other terms in force; without an allowance only the budget limits (custodian)",
+    summary="Replace the terms; without an allowance only the budget limits (custodian)",
     responses=refusing(403, 404, 409),
 )
 def replace_grant(
@@ -127,7 +127,7 @@ def replace_grant(
     actor: Caller,
     session: WriteSession,
 ) -> GrantOut:
-    """What is omitted takes its default: no allowance of its own, and no view of the totals."""
+    """What is omitted gets its default: no allowance of its own, and no view of the totals."""
     dataset, accountant = grants.granting(session, actor, dataset_id)
     row = grants.replace_grant(
         session,
@@ -143,13 +143,13 @@ def replace_grant(
     "/datasets/{dataset_id}/grants/{grant_id}",
     status_code=204,
     operation_id="revoke_grant",
-    summary="Take a grant back; what was charged under it stays charged (custodian)",
+    summary="Revoke a grant; what was charged under it stays charged (custodian)",
     response_class=Response,
-    responses={204: {"description": "Taken back."}, **refusing(403, 404)},
+    responses={204: {"description": "Revoked."}, **refusing(403, 404)},
 )
 def revoke_grant(
     dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: WriteSession
 ) -> None:
-    """The analyst sees the dataset no more from now on. Granting again revives the grant."""
+    """The analyst can no longer see the dataset. Granting again reactivates the grant."""
     dataset = own_dataset(session, actor, dataset_id)
     grants.revoke_grant(session, actor, grants.get_grant(session, dataset, grant_id))

@@ -16,6 +16,7 @@ from app.routers.wire import ExactRoute
 
 router = APIRouter(tags=["health"], route_class=ExactRoute)
 
+# Succeeded and failed are one phase, because a failure may depend on private rows.
 _PHASES = {"queued": "queued", "running": "running", "cancelling": "running"}
 
 
@@ -29,7 +30,9 @@ class Health(BaseModel):
 class Readiness(BaseModel):
     """The store can be read and its ledgers add up."""
 
-    state: str = Field(description="Always `ready`; else the answer is 503.", examples=["ready"])
+    state: str = Field(
+        description="Always `ready`; otherwise the status is 503.", examples=["ready"]
+    )
     version: str = Field(description="Version of the service.", examples=["0.1.0"])
     sqlite: str = Field(description="Version of the SQLite library.", examples=["3.40.1"])
     checkpoints: str = Field(
@@ -39,7 +42,7 @@ class Readiness(BaseModel):
 
 @router.get("/healthz", operation_id="get_health", summary="Is the process alive?")
 def health() -> Health:
-    """Answers as long as the process runs; the store is not asked."""
+    """Responds as long as the process runs; the store is not read."""
     return Health(state="ok", version=VERSION)
 
 
@@ -50,7 +53,7 @@ def health() -> Health:
     responses=refusing(503),
 )
 def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
-    """Reads the store: 503 if it does not answer, or if a ledger does not add up."""
+    """Reads the store: 503 if that fails, or if a ledger does not add up."""
     if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60
@@ -76,7 +79,7 @@ def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
 def metrics(session: ReadSession) -> Response:
     """Jobs by kind and phase, from the store, so that every server process gives the same figures.
 
-    How a job ended, and how large anything is, may depend on private rows: neither is here.
+    How a job ended, and the size of anything, may depend on private rows: neither is shown.
     """
     registry = CollectorRegistry()
     gauge = Gauge("halftone_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)

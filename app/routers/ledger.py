@@ -37,8 +37,8 @@ def _etag(budget: BudgetOut) -> str:
 def get_budget(
     dataset_id: DatasetId, principal: Caller, session: ReadSession, response: Response
 ) -> BudgetOut:
-    """The custodian sees the totals. An analyst sees their own allowance, and the totals where
-    the grant shows them. Its ETag is what `If-Match` of a change carries."""
+    """The custodian sees the totals. An analyst sees their own allowance, and the totals if the
+    grant shows them. Send its ETag as `If-Match` to change the budget."""
     access = permission.open_dataset(session, principal, dataset_id)
     shown = BudgetOut.of(reading.budget(session, access))
     response.headers["ETag"] = _etag(shown)
@@ -48,10 +48,10 @@ def get_budget(
 @router.put(
     "/datasets/{dataset_id}/budget",
     operation_id="set_budget",
-    summary="Put another budget in force, with a reason (custodian)",
-    description="Absolute values. `If-Match` carries the ETag of the budget as you saw it, so"
-    " that you decide on the spending that there is. The change stands in the ledger; the"
-    " guarantee becomes that of the highest cap there ever was.",
+    summary="Change the budget, with a reason (custodian)",
+    description="Absolute values. Send the ETag of the budget as you saw it in `If-Match`, so"
+    " that you decide on the current spending. The change is recorded in the ledger; the account's"
+    " guarantee becomes the one of the highest cap so far.",
     responses={200: {"headers": _ETAG}, **refusing(403, 404, 409, 412, 428)},
 )
 def set_budget(
@@ -66,6 +66,7 @@ def set_budget(
 ) -> BudgetOut:
     permission.own_dataset(session, principal, dataset_id)
     access = permission.open_dataset(session, principal, dataset_id)
+    # In the write transaction, so that no release can be charged between the check and the change.
     _expect_match(if_match, _etag(BudgetOut.of(reading.budget(session, access))))
     budgets.change(
         session,
@@ -84,9 +85,7 @@ def set_budget(
 
 def _expect_match(if_match: str | None, etag: str) -> None:
     if if_match is None:
-        raise PreconditionRequired(
-            "Send `If-Match` with the ETag that GET of this budget answered with."
-        )
+        raise PreconditionRequired("Send `If-Match` with the ETag from GET of this budget.")
     if if_match.strip() != "*" and etag not in [tag.strip() for tag in if_match.split(",")]:
         raise PreconditionFailed(
             "The budget or its spending changed since you read it. Read it again, then decide."
@@ -97,9 +96,9 @@ def _expect_match(if_match: str | None, etag: str) -> None:
     "/datasets/{dataset_id}/ledger",
     operation_id="list_ledger",
     summary="Entries of the ledger, oldest first",
-    description="The custodian reads the whole ledger of the account that the dataset draws on,"
-    " the entries of other datasets of the account included. An analyst reads the lines of"
-    " their own releases on this dataset.",
+    description="The custodian reads the whole ledger of the dataset's account, including the"
+    " entries of its other datasets. An analyst reads the lines of their own releases on this"
+    " dataset.",
     responses=refusing(404),
 )
 def list_ledger(
@@ -118,9 +117,9 @@ def list_ledger(
 @router.get(
     "/datasets/{dataset_id}/ledger/verification",
     operation_id="verify_ledger",
-    summary="Whether the ledger is whole: chain, sums, caps, grants",
+    summary="Whether the ledger is intact: chain, sums, caps, grants",
     description="Reads every entry of the account. An analyst whose grant does not show the"
-    " budget reads the verdict alone.",
+    " budget reads only the result.",
     responses=refusing(404),
 )
 def verify_ledger(

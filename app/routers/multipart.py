@@ -1,4 +1,4 @@
-"""Reading multipart/form-data as it arrives; nothing is spooled."""
+"""Reads multipart/form-data as it arrives; nothing is written to temporary files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from app.problems import MalformedRequest
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
+# A form here has two parts; the limit stops a body of endless empty ones.
 MOST_PARTS = 100
 
 
@@ -45,8 +46,9 @@ def boundary_of(content_type: str) -> bytes:
     """Raises `MalformedRequest` where the header has no usable boundary."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary", b"")
+    # RFC 2046, section 5.1.1.
     if not 1 <= len(boundary) <= 70:
-        raise MalformedRequest("The Content-Type of a multipart body names its boundary.")
+        raise MalformedRequest("The Content-Type of a multipart body must name its boundary.")
     return boundary
 
 
@@ -61,6 +63,7 @@ async def events(stream: AsyncIterable[bytes], boundary: bytes) -> AsyncIterator
             raise MalformedRequest("The multipart body is broken.") from None
         for event in reader.taken():
             yield event
+    # Without this check, a connection cut in the middle would look like a shorter file.
     if not reader.ended:
         raise MalformedRequest("The multipart body ends before its last boundary.")
 
@@ -101,7 +104,7 @@ class _Reader:
         disposition = self.headers.get(b"content-disposition", b"").decode("latin-1")
         kind, options = parse_options_header(disposition)
         if kind != b"form-data" or not options.get(b"name"):
-            raise MalformedRequest("Each part has a Content-Disposition with a name.")
+            raise MalformedRequest("Each part must have a Content-Disposition with a name.")
         media = self.headers.get(b"content-type")
         self.found.append(
             PartBegin(

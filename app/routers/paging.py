@@ -1,7 +1,7 @@
-"""Lists on the wire: `{"items": [...], "next": "..."|null}` with `?limit=` and `?cursor=`.
+"""Lists as the API sends them: `{"items": [...], "next": "..."|null}`, by `limit` and `cursor`.
 
-A cursor is opaque to clients. Inside it is the sort key of the last item of the page before,
-so a page never skips or repeats an item when others come or go.
+A cursor is opaque to clients. It contains the sort key of the previous page's last item, so that a
+page never skips or repeats an item when others are added or removed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from app.database import format_time
 from app.problems import Invalid
 
 DEFAULT_LIMIT = 50
+# Bounds the time of one request, and the memory of its response.
 LARGEST_LIMIT = 200
 
 Item = TypeVar("Item")
@@ -31,7 +32,7 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item] = Field(description="What is on this page, in the order of the list.")
     next: str | None = Field(
-        description="Send it as `cursor` for the page after this one; null on the last page.",
+        description="Send it as `cursor` to get the next page; null on the last page.",
         examples=[None],
     )
 
@@ -47,14 +48,14 @@ class Dated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which part of a list is asked for: at most `limit` items after the key in `after`."""
+    """The requested part of a list: at most `limit` items after the key in `after`."""
 
     limit: int = DEFAULT_LIMIT
     after: str | None = None
 
     @property
     def fetch(self) -> int:
-        """How many rows to read: one more than shown, to know whether a page follows."""
+        """How many rows to read: one more than shown, to know whether another page follows."""
         return self.limit + 1
 
     @property
@@ -62,6 +63,7 @@ class PageRequest:
         """The key of lists in order of a number. Raises `Invalid`."""
         if self.after is None:
             return None
+        # Below 2**63, the largest integer of SQLite.
         if not (self.after.isascii() and self.after.isdigit() and len(self.after) < 19):
             raise _bad_cursor()
         return int(self.after)
@@ -74,7 +76,8 @@ class PageRequest:
         moment, _, identifier = self.after.partition("|")
         try:
             parsed = datetime.fromisoformat(moment)
-            is_own = format_time(parsed) == moment  # an offset may lead beyond the calendar
+            # Raises `OverflowError` if an offset leads beyond year 1 or 9999.
+            is_own = format_time(parsed) == moment
         except (ValueError, OverflowError):
             raise _bad_cursor() from None
         if not is_own or not identifier:
@@ -82,7 +85,7 @@ class PageRequest:
         return parsed, identifier
 
     def cut(self, rows: Sequence[Row], key: Callable[[Row], str]) -> tuple[list[Row], str | None]:
-        """The rows to show, out of up to `fetch` rows read, and the cursor of what follows."""
+        """The rows to show, of up to `fetch` rows read, and the cursor of the next page."""
         shown = list(rows[: self.limit])
         following = len(rows) > self.limit
         return shown, _seal(key(shown[-1])) if following and shown else None
@@ -98,7 +101,7 @@ def page_request(
         int, Query(ge=1, le=LARGEST_LIMIT, description="The most items of one page.")
     ] = DEFAULT_LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=200, description="`next` of the page before.")
+        str | None, Query(max_length=200, description="`next` of the previous page.")
     ] = None,
 ) -> PageRequest:
     return PageRequest(limit, None if cursor is None else _unseal(cursor))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
+# Ids have 23 characters; longer texts are refused before they reach a query.
 _LONGEST = 64
 
 DatasetId = Annotated[str, Path(description="Id of the dataset (`ds_...`).", max_length=_LONGEST)]

@@ -1,4 +1,4 @@
-"""Principals with their API keys, and the audit log of what they did."""
+"""Principals with their API keys, and the audit log of their actions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def get_me(principal: Caller, session: ReadSession) -> MeOut:
     "/principals",
     status_code=201,
     operation_id="create_principal",
-    summary="Make a principal (admin)",
+    summary="Create a principal (admin)",
     responses={201: {"headers": MADE_HEADERS}, **refusing(403, 409)},
 )
 def create_principal(
@@ -54,7 +54,7 @@ def create_principal(
     request: Request,
     response: Response,
 ) -> PrincipalOut:
-    """It owns nothing yet and has no key: make one for it next."""
+    """It owns nothing and has no key yet: create one next."""
     replay = find_replay(session, attempt)
     if replay is not None:
         row = service.get_principal(session, replay.resource_id)
@@ -94,8 +94,8 @@ def get_principal(principal_id: PrincipalId, actor: Caller, session: ReadSession
 @router.patch(
     "/principals/{principal_id}",
     operation_id="change_principal",
-    summary="Rename, give other roles, disable or enable (admin)",
-    description="409 if nobody who can administer the service would be left.",
+    summary="Rename, change roles, disable or enable (admin)",
+    description="409 if no admin with a working key would be left.",
     responses=refusing(403, 404, 409),
 )
 def change_principal(
@@ -111,8 +111,8 @@ def change_principal(
     "/principals/{principal_id}/keys",
     status_code=201,
     operation_id="create_key",
-    summary="Make an API key; it is shown once (admin, or for yourself)",
-    description="A key that expires cannot make one that outlives it, unless it is an admin's.",
+    summary="Create an API key; it is shown once (admin, or for yourself)",
+    description="A key that expires cannot create one that expires later, unless it is an admin's.",
     responses={201: {"headers": MADE_HEADERS}, **refusing(404, 409)},
 )
 def create_key(
@@ -127,6 +127,7 @@ def create_key(
     replay = find_replay(session, attempt)
     if replay is not None:
         row = service.get_key(session, actor, principal_id, replay.resource_id)
+        # Only the digest is stored, so a repeated request cannot show the secret again.
         shown = KeyMade.showing(row, None)
     else:
         made = service.create_key(
@@ -140,6 +141,7 @@ def create_key(
         f"/v1/principals/{principal_id}/keys/{row.id}",
         replayed=replay is not None,
     )
+    # The response holds a secret, which no proxy or browser may keep.
     response.headers["Cache-Control"] = "no-store"
     return shown
 
@@ -178,7 +180,7 @@ def get_key(
     "/principals/{principal_id}/keys/{key_id}",
     status_code=204,
     operation_id="revoke_key",
-    summary="End an API key at once (admin, or your own)",
+    summary="Revoke an API key at once (admin, or your own)",
     description="409 for your last key, and for the last key of the last admin.",
     response_class=Response,
     responses={204: {"description": "It does not work any more."}, **refusing(404, 409)},
@@ -197,6 +199,7 @@ def revoke_key(
 )
 def list_audit(actor: Caller, session: ReadSession, page: PageQuery) -> Page[AuditEntry]:
     """Who changed what. It says nothing about the rows of a dataset."""
+    # None for an admin, who reads every entry.
     owner_id = service.expect_audit_reader(actor)
     rows, following = page.cut(
         repository.audit_entries(

@@ -101,9 +101,10 @@ async def request_release(
 ) -> ReleaseOut:
     """Charge the budget and queue a run of one synthesizer under one guarantee.
 
-    The charge follows from public facts and is fixed here. What the remaining budget cannot
-    cover is refused with what is left and the largest epsilon that would fit.
+    The charge follows from public facts and is fixed here. If the remaining budget cannot cover
+    it, the refusal states what is left and the largest epsilon that would fit.
     """
+    # Everything slow first, outside the queue of writes, which serves all requests in turn.
     prepared = await to_thread.run_sync(
         admission.prepare, database, catalogue, principal, dataset_id, form, attempt, settings
     )
@@ -134,7 +135,7 @@ def preflight(
     catalogue: CatalogueDep,
     settings: SettingsDep,
 ) -> PreflightOut:
-    """Nothing is charged and nothing is looked up in the data: public facts only.
+    """Nothing is charged, and no private data is read: public facts only.
 
     What would be refused with 422 is listed under `problems` instead.
     """
@@ -174,7 +175,7 @@ def list_releases(
     dataset: Annotated[str | None, Query(max_length=64, description="Of this dataset.")] = None,
     state: Annotated[ReleaseState | None, Query(description="In this state.")] = None,
 ) -> Page[ReleaseOut]:
-    """Own releases, and for a custodian all releases of own datasets; newest first."""
+    """Your own releases, and as a custodian all releases of your datasets; newest first."""
     rows = repository.visible_releases(
         session,
         principal,
@@ -194,7 +195,7 @@ def list_releases(
     responses=refusing(404),
 )
 def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) -> ReleaseOut:
-    """How far it is, and once it has `succeeded` the ids of its samples."""
+    """Its progress, and the ids of its samples once it has `succeeded`."""
     release, dataset = service.visible(session, principal, release_id)
     return views.release(session, principal, release, dataset)
 
@@ -206,11 +207,11 @@ def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) 
     responses=refusing(404, 409),
 )
 def cancel_release(release_id: ReleaseId, principal: Caller, session: WriteSession) -> ReleaseOut:
-    """Stop it; `refunded` says whether the charge was given back.
+    """Stop the release; `refunded` says whether the charge was given back.
 
-    That is so only if no worker ever claimed it. A running one stops within seconds, keeps
-    its charge and publishes nothing. Cancelling again changes nothing; a finished release
-    answers 409.
+    The charge is given back only if no worker ever claimed the release. A running one stops
+    within seconds, keeps its charge and publishes nothing. Cancelling again changes nothing; for a
+    finished release the response is 409.
     """
     release = service.cancel(session, principal, release_id)
     _, dataset = service.visible(session, principal, release_id)
@@ -228,7 +229,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
                     "description": "One event of the stream.",
                     "required": ["id", "event", "data"],
                     "properties": {
-                        "id": {"type": "string", "description": "Rises by one."},
+                        "id": {"type": "string", "description": "Increases by one."},
                         "event": {
                             "enum": ["state", "progress", "end"],
                             "description": "`end` is the last one.",
@@ -264,17 +265,21 @@ def follow_release(
         str | None,
         Header(
             alias="Last-Event-ID",
-            description="Go on after this event.",
+            description="Continue after this event.",
             pattern="^[0-9]{1,9}$",
         ),
     ] = None,
 ) -> Response:
     """Server-sent events; a comment is sent every 15 seconds to keep the connection open."""
     release, _ = service.visible(session, principal, release_id)
+    # A number beyond the last event would make the stream wait for an event that never comes.
     seen = min(int(last_event_id or 0), events.latest(session, release.id))
     has_ended = release.state not in repository.ACTIVE
+    # 204 tells an EventSource to stop; without it the browser would reconnect forever.
     if has_ended and not events.after(session, release.id, seen):
         return Response(status_code=204)
+    # The session ends before the stream starts: a long stream must not keep a snapshot of the
+    # store.
     feed: Feed = request.app.state.feed
     return StreamingResponse(
         feed.follow(release.id, seen),
@@ -322,14 +327,15 @@ def get_measurements(
         str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
     ] = None,
 ) -> Response:
-    """Every noisy answer that the release measured, with its error and cost; useful by itself.
+    """Every noisy answer that the release measured, with its error and cost.
 
-    HEAD answers with the same headers and no body.
+    HEAD gives the same headers and no body.
     """
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
     records = results.records(session, release)
     schema = results.modelled(session, release, dictionary_of(dataset))
+    # From the stored answers: writing the whole body to hash it would cost as much as sending it.
     etag = results.etag(records, form)
     headers = file_headers(f"{release.id}-measurements.{form}", etag)
     if etag_matches(if_none_match, etag):

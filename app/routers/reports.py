@@ -1,4 +1,4 @@
-"""Reports: how good a release is, in a public part and one for the custodian's eyes alone."""
+"""Reports: how good a release is, in a public part and an exact part for the custodian alone."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def request_report(
 ) -> ReportOut:
     """The exact part of the report is made by a job, for the dataset's custodian alone.
 
-    It costs no budget, since nobody but the custodian, who holds the table, reads it: do not
-    publish it. An earlier one is dropped at once. 409 for a release that published nothing, while
-    one is being made, and once the dataset is erased.
+    It costs no budget, because only the custodian reads it, who has the table anyway: do not
+    publish it. An earlier one is deleted at once. 409 for a release that published nothing, while
+    a report is being made, and after the dataset was erased.
     """
     accepted = service.request(session, principal, release_id, attempt, settings)
     answer_made(
@@ -79,8 +79,8 @@ def get_report(
     settings: SettingsDep,
     session: ReadSession,
 ) -> ReportOut:
-    """`public` for everyone who sees the release, from the moment that it has succeeded; `exact`
-    for the dataset's custodian alone, once it was asked for.
+    """`public` is for everyone who sees the release, as soon as it has succeeded; `exact` is for
+    the dataset's custodian alone, after it was requested.
 
     Nobody else can see whether there is an exact part. 409 for a release that published nothing.
     """
@@ -92,13 +92,14 @@ def get_report(
     "/releases/{release_id}/report",
     status_code=204,
     operation_id="delete_report",
-    summary="Drop the exact part of a report",
+    summary="Delete the exact part of a report",
     responses={204: {"description": "There is no exact part now."}, **refusing(403, 404)},
 )
 def delete_report(release_id: ReleaseId, principal: Caller, database: DatabaseDep) -> Response:
-    """Stops the comparison, if it runs, and erases what it found. The public part stays."""
+    """Stops the comparison if it is running, and erases its figures. The public part stays."""
     with database.write() as session:
         dropped = service.drop(session, principal, release_id)
     if dropped:
+        # After the commit: exact figures must not stay in free pages or in the log.
         reclaim(database)
     return Response(status_code=204)

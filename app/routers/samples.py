@@ -54,7 +54,7 @@ def request_sample(
     settings: SettingsDep,
     session: WriteSession,
 ) -> SampleOut:
-    """Rows from the release's model and a seed: free, since nothing private is touched."""
+    """Rows from the release's model and a seed. They are free, because no private data is read."""
     accepted = sampling.request(session, principal, release_id, form, attempt, settings)
     answer_made(request, response, f"/v1/samples/{accepted.sample_id}", replayed=accepted.replayed)
     sample, release, _ = sample_life.visible(session, principal, accepted.sample_id)
@@ -84,7 +84,7 @@ def list_samples(
     responses=refusing(404),
 )
 def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> SampleOut:
-    """How far it is, and how large; its rows are at `/v1/samples/{sample_id}/data`."""
+    """Its state and size; its rows are at `/v1/samples/{sample_id}/data`."""
     sample, release, _ = sample_life.visible(session, principal, sample_id)
     return views.sample(sample, release.dataset_id)
 
@@ -97,10 +97,11 @@ def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> 
     responses={204: {"description": "Deleted."}, **refusing(404)},
 )
 def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep) -> Response:
-    """The rows are removed for good. A sample like it can be made again from its seed."""
+    """The rows are permanently deleted. The same rows can be made again from the seed."""
     with database.write() as session:
         sample, _, _ = sample_life.visible(session, principal, sample_id)
         sample_life.delete(session, sample)
+    # After the commit, so that no row refers to bytes that are gone.
     BlobStore(database).delete(sample_id)
     return Response(status_code=204)
 
@@ -126,7 +127,7 @@ FormatQuery = Annotated[
     Format,
     Query(
         alias="format",
-        description="`csv` in the spelling of the dictionary, `parquet` and `jsonl` with types.",
+        description="`csv` in the notation of the dictionary, `parquet` and `jsonl` with types.",
     ),
 ]
 EscapeQuery = Annotated[
@@ -159,7 +160,7 @@ def download_sample(
 ) -> Response:
     """The table, streamed. 409 with `Retry-After` until it is made, or made again.
 
-    HEAD answers with the same headers and no body.
+    HEAD gives the same headers and no body.
     """
     ready = sampling.ready(database, principal, sample_id, settings)
     rendering = Rendering(form, escape_formulas)
@@ -191,5 +192,6 @@ def _file(
     if etag_matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
     if rendering.format is Format.PARQUET:
+        # Only Parquet is sent as stored; the length of text is unknown until it is written.
         headers["Content-Length"] = str(ready.size_bytes)
     return StreamingResponse(body(), media_type=rendering.format.media_type, headers=headers)

@@ -1,4 +1,4 @@
-"""Synthesizers: which there are, and the form of each."""
+"""The available synthesizers, and the form of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SynthesizerOut(BaseModel):
     """One method of making synthetic data."""
 
     name: str = Field(
-        description="What a release asks for it by. `auto` leaves the choice to the service.",
+        description="Name for requests. `auto` leaves the choice to the service.",
         examples=["mst"],
     )
     title: str = Field(
@@ -30,17 +30,17 @@ class SynthesizerOut(BaseModel):
     )
     reference: str = Field(description="Where the method is from.")
     version: str = Field(
-        description="Of the package that holds it, as releases and certificates state it.",
+        description="Version of its package, as releases and certificates state it.",
         examples=["0.1.0"],
     )
     distribution: str = Field(description="The package that holds it.", examples=["halftone"])
     assurance: Literal["enforced", "declared"] = Field(
         description="`enforced`: it learns only what the kernel answers. `declared`: the admin "
-        "allows it to read the bounded table, and it vouches for its own guarantee. `auto` picks "
-        "among enforced ones alone."
+        "allows it to read the bounded table, and its author vouches for the guarantee. `auto` "
+        "picks only among enforced ones."
     )
     state: Literal["available", "unavailable"] = Field(
-        description="`unavailable`: installed, but it does not answer.", examples=["available"]
+        description="`unavailable`: installed, but it does not respond.", examples=["available"]
     )
 
 
@@ -59,11 +59,13 @@ class SynthesizersOut(BaseModel):
 
 @router.get("/synthesizers", operation_id="list_synthesizers", summary="List synthesizers")
 def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
-    """`auto`, which picks among the built-in ones; these; then those that were installed besides.
+    """First `auto`, which picks among the built-in ones; then these; then any others installed.
 
     A release that names none, or `auto`, leaves the choice to the service: its preflight shows
-    which would run and why, and the release names what was picked.
+    which one would run and why, and the release names the one that was picked.
     """
+    # A third party that does not respond is listed as unavailable, so that one cannot hide the
+    # rest.
     described = [catalogue.describe(name) for name in (AUTO, *catalogue.names())]
     return SynthesizersOut(items=[SynthesizerOut(**_facts(each)) for each in described])
 
@@ -81,7 +83,7 @@ def get_synthesizer(
 ) -> SynthesizerFormOut:
     """Where the method is from, and the JSON Schema of the form that `params` takes.
 
-    That of `auto` has what any of the methods that it picks takes.
+    The form of `auto` has the params that all methods accept from which it picks.
     """
     described = catalogue.describe(name)
     return SynthesizerFormOut(**_facts(described), params=described.params_schema)

@@ -1,4 +1,4 @@
-"""Receiving tables over HTTP: streamed into the staging folder, never spooled elsewhere."""
+"""Receives tables over HTTP, streamed into the staging folder and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ from app.engine.json_pointer import pointer
 from app.problems import HalftoneError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 from app.routers import multipart
 from app.routers.multipart import PartBegin, PartData
-from app.routers.wire import parse_json
+from app.routers.wire import media_type, parse_json, refuse_large
 
 Spec = TypeVar("Spec")
 
+# One thread hop for each MiB, not for each packet.
 FLUSHED_BYTES = 1024**2
+# File names and media types are only hints; a longer one would fill rows and messages.
 LONGEST_HINT = 200
+# Enough for what is usually in flight; a larger upload is cut off without its response.
 DRAINED_BYTES = 8 * 1024**2
 DRAINED_S = 3.0
 
 
-def media_type(request: Request) -> str:
-    """The media type of the body in lower case, without parameters; "" if none is stated."""
-    return request.headers.get("content-type", "").split(";")[0].strip().lower()
-
-
 @contextlib.asynccontextmanager
-async def refusing_politely(request: Request) -> AsyncIterator[None]:
-    """Before an authenticated caller is refused, take in a little of what is still coming.
+async def draining_before_refusal(request: Request) -> AsyncIterator[None]:
+    """Read a little more of the body before an authenticated caller is refused.
 
-    A connection that is closed while its other end sends loses the answer.
+    If the connection closes while the client is still sending, the client never sees the response.
     """
     try:
         yield
     except ClientDisconnect:
         raise MalformedRequest("The body was cut off.") from None
     except HalftoneError:
+        # A client that sent `Expect: 100-continue` waits for permission and has sent nothing yet.
         if "expect" not in request.headers:
             await _drain(request)
         raise
@@ -87,13 +86,6 @@ class Receiver:
             await to_thread.run_sync(self._writer.write, data)
 
 
-def refuse_large(request: Request, limit_bytes: int) -> None:
-    """Refuse by the declared length, before any of the body is read."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit_bytes:
-        raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
-
-
 async def receive_raw(request: Request, writer: StagedWriter, limit_bytes: int) -> StagedFile:
     """The whole body as one file."""
     kind = media_type(request)
@@ -127,8 +119,8 @@ class _FormState(Generic[Spec]):
 class FormReader(Generic[Spec]):
     """Reads a form of a JSON part `spec` and, after it, a part `file`.
 
-    `read_spec` turns the JSON into a spec as soon as it is there, so that a faulty one is
-    refused before the file is taken.
+    `read_spec` parses the JSON as soon as it has arrived, so that a faulty one is refused before
+    the file is read.
     """
 
     def __init__(
@@ -160,11 +152,11 @@ class FormReader(Generic[Spec]):
     def _begin(self, part: PartBegin) -> None:
         state = self._state
         if part.name not in ("spec", "file"):
-            raise _misplaced(part.name, "The form has parts `spec` and `file` alone.")
+            raise _misplaced(part.name, "The form has only the parts `spec` and `file`.")
         if part.name == "file" and state.spec is None:
-            raise _misplaced("file", "The part `spec` comes before `file`.")
+            raise _misplaced("file", "The part `spec` must come before `file`.")
         if (part.name == "spec" and state.spec is not None) or state.staged is not None:
-            raise _misplaced(part.name, "Each part comes once, `spec` before `file`.")
+            raise _misplaced(part.name, "Each part must come once, `spec` before `file`.")
         state.part = part
 
     async def _take(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""JSON of the wire: bodies are parsed with Decimal, and every response is compact JSON."""
+"""JSON bodies: parsed with exact decimals, limited in size, depth and exponents."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from fastapi.routing import APIRoute
 
 from app.problems import Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 
+# No amount or value needs more, and `Decimal` of 1e1000000000 would fill the memory as an int.
 LARGEST_EXPONENT = 1000
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 JSON_TYPES = ("application/json", "application/problem+json")
 
 
 def parse_json(body: bytes) -> Any:
     """Parse a body exactly: numbers with a fraction or exponent become Decimal.
 
-    Raises `MalformedRequest` for anything that is not JSON, NaN and Infinity included, and for
-    what nobody means: numbers whose dozen bytes of exponent are gigabytes as a whole number,
-    and halves of characters, which no answer could hold.
+    Raises `MalformedRequest` for anything that is not JSON, including NaN and Infinity. It also
+    refuses numbers with a huge exponent, which would take gigabytes as whole numbers, and lone
+    surrogates, which no response could contain.
     """
     try:
         text = body.decode("utf-8")
@@ -38,20 +39,20 @@ def parse_json(body: bytes) -> Any:
             f"The body is not JSON: {error.msg} at line {error.lineno} column {error.colno}."
         ) from None
     except (ValueError, RecursionError, ArithmeticError):
-        raise MalformedRequest("The body holds a number or nesting beyond JSON's use.") from None
+        raise MalformedRequest("The body holds a number or nesting that is too large.") from None
     return parsed
 
 
 def _expect_whole_characters(text: str, parsed: Any) -> None:
-    """Raises `UnicodeEncodeError`; an escaped pair makes one character and passes."""
-    if _HALF_CHARACTER.search(text):
+    """Raises `UnicodeEncodeError`; an escaped pair forms one character and is accepted."""
+    if _SURROGATE.search(text):
         json.dumps(parsed, ensure_ascii=False, default=str).encode("utf-8")
 
 
 def _number(written: str) -> Decimal:
     number = Decimal(written)
     if abs(number.adjusted()) > LARGEST_EXPONENT:
-        raise MalformedRequest("The body holds a number beyond JSON's use.")
+        raise MalformedRequest("The body holds a number that is too large or too small.")
     return number
 
 
@@ -59,11 +60,21 @@ def _no_constant(name: str) -> Any:
     raise MalformedRequest(f"{name} is not JSON.")
 
 
-async def read_limited(request: Request, limit_bytes: int) -> bytes:
-    """The whole body, or `TooLarge` as soon as it passes the limit."""
+def media_type(request: Request) -> str:
+    """The media type of the body in lower case, without parameters; "" if none is stated."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def refuse_large(request: Request, limit_bytes: int) -> None:
+    """Refuse a declared length above the limit, before any of the body is read."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit_bytes:
         raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
+
+
+async def read_limited(request: Request, limit_bytes: int) -> bytes:
+    """The whole body, or `TooLarge` as soon as it exceeds the limit."""
+    refuse_large(request, limit_bytes)
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -77,7 +88,8 @@ async def read_limited(request: Request, limit_bytes: int) -> bytes:
 class ExactRoute(APIRoute):
     """A route whose JSON body is limited in size and parsed without losing digits.
 
-    A POST that describes no body refuses one: ignored, it would be taken for heard.
+    A POST that describes no body refuses one: a client could believe that an ignored body had an
+    effect.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -105,8 +117,7 @@ async def _expect_nothing(request: Request) -> None:
 
 async def _parse_into(request: Request) -> None:
     body = await read_limited(request, request.app.state.settings.max_body_bytes)
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if body and kind not in JSON_TYPES:
+    if body and media_type(request) not in JSON_TYPES:
         raise UnsupportedMedia("Send the body as application/json.")
     request._body = body
     if body:

@@ -1,7 +1,7 @@
-"""Writes of requests, in the order they came: those that wait together commit together.
+"""Writes of requests, in order of arrival: requests that wait together commit together.
 
-What a commit costs is mostly the wait for the disk, so under load one commit serves many
-requests. Each works in a savepoint of its own and is answered after the commit alone.
+A commit mostly waits for the disk, so under load one commit serves many requests. Each runs in a
+savepoint of its own and gets its response only after the commit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.problems import Unavailable
 
-# So that workers, which wait for the same store, get their turn soon.
+# A limit, so that workers, which wait for the same store, soon get their turn.
 MOST_TOGETHER = 16
 
 Made = TypeVar("Made")
 
 
 class _Write:
-    """One request's work, and what came of it."""
+    """One request's work and its outcome."""
 
     def __init__(self, work: Callable[[Session], Any], committed: Callable[[Any], None]) -> None:
         self._work = work
@@ -36,10 +36,10 @@ class _Write:
     def run(self, session: Session) -> None:
         self._made = self._work(session)
 
-    def run_beside_others(self, session: Session) -> None:
-        """Change everything or nothing; what the work raises is its own.
+    def run_with_others(self, session: Session) -> None:
+        """Change everything or nothing; an error of the work concerns only this request.
 
-        But an error of the store is everybody's: the transaction may be gone with it.
+        An error of the store concerns all of them: it may have ended the transaction.
         """
         try:
             with session.begin_nested():
@@ -50,6 +50,7 @@ class _Write:
         except Exception as error:
             self.error = error
         finally:
+            # The next request must not see objects whose changes were rolled back here.
             session.expunge_all()
 
     def confirm(self) -> None:
@@ -68,12 +69,12 @@ class _Write:
 
 
 class WriteQueue:
-    """The writers of one process; waiting, they hold no thread that the one ahead needs."""
+    """The writers of one process; those that wait hold no thread that the current one may need."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: list[_Write] = []
-        # Whoever holds it writes, or lets those that wait write.
+        # The holder writes, for itself and for those that wait.
         self.turn = anyio.Lock()
 
     async def run(
@@ -81,9 +82,9 @@ class WriteQueue:
         work: Callable[[Session], Made],
         committed: Callable[[Made], None] = lambda _: None,
     ) -> Made:
-        """What `work` made, once it is committed; one that is cancelled in time is not begun.
+        """The result of `work` after its commit; a request that is cancelled in time never runs.
 
-        `committed` is called in the thread of the commit, so that nothing can come between.
+        `committed` is called in the thread of the commit, so that nothing can happen in between.
         Raises what `work` raised, or `Unavailable` if the store could not take it.
         """
         write = _Write(work, committed)
@@ -91,38 +92,40 @@ class WriteQueue:
         try:
             async with self.turn:
                 if write in self._waiting:
-                    together = self._waiting[:MOST_TOGETHER]
+                    # Not necessarily with this one first: whoever gets the turn commits for the
+                    # oldest that wait.
+                    batch = self._waiting[:MOST_TOGETHER]
                     del self._waiting[:MOST_TOGETHER]
-                    await to_thread.run_sync(self._commit, together)
+                    await to_thread.run_sync(self._commit, batch)
         finally:
             if write in self._waiting:
                 self._waiting.remove(write)
             elif not write.is_done:
-                await self._known(write)
+                await self._outcome_known(write)
         made: Made = write.outcome()
         return made
 
-    async def _known(self, write: _Write) -> None:
-        """Wait until the fate of a write that others took along is known, come what may.
+    async def _outcome_known(self, write: _Write) -> None:
+        """Wait for the outcome of a write that another request is committing, even when cancelled.
 
-        Only then may a request that was cancelled let go of what the write refers to.
+        Only then may a cancelled request release what the write refers to, such as a file.
         """
         with anyio.CancelScope(shield=True):
             while not write.is_done:
                 async with self.turn:
                     pass
 
-    def _commit(self, together: list[_Write]) -> None:
+    def _commit(self, batch: list[_Write]) -> None:
         try:
             with self._database.write() as session:
-                if len(together) == 1:
-                    together[0].run(session)
+                if len(batch) == 1:
+                    batch[0].run(session)
                 else:
-                    for write in together:
-                        write.run_beside_others(session)
+                    for write in batch:
+                        write.run_with_others(session)
         except Exception as error:
-            for write in together:
-                write.error = write.error or (error if len(together) == 1 else Unavailable())
-        for write in together:
+            for write in batch:
+                write.error = write.error or (error if len(batch) == 1 else Unavailable())
+        for write in batch:
             write.confirm()
             write.is_done = True

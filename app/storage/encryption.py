@@ -87,7 +87,7 @@ class Keyring:
         """A fresh key wrapped for `owner`, such as a dataset's id; None without encryption."""
         if self._master is None:
             return None
-        # A key for each dataset: erasing its wrapped key makes every copy of its data unreadable.
+        # A key for each dataset: deleting its wrapped key makes its stored data unreadable at once.
         sealed = self._master.seal(os.urandom(KEY_BYTES), _wrapping(owner))
         return base64.b64encode(sealed).decode()
 

@@ -48,7 +48,7 @@ def test_verify_is_content_with_a_whole_store(capsys: pytest.CaptureFixture[str]
     assert cli.main(["verify"]) == 0
     told = capsys.readouterr().out
     assert told.count(": ok, 1 entries") == 2
-    assert told.endswith("The store is whole.\n")
+    assert told.endswith("The store is intact.\n")
 
 
 def test_verify_finds_changed_ledgers_damaged_chunks_and_charges_without_release(

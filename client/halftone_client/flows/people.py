@@ -125,7 +125,7 @@ def change_grant(
 def revoke_grant(
     service: Service, dataset: DatasetRef, grant: str | Mapping[str, Any]
 ) -> Flow[None]:
-    """Take a grant back; what was charged under it stays charged (custodian)."""
+    """Revoke a grant; what was charged under it stays charged (custodian)."""
     yield from service.delete(path_to("datasets", id_of(dataset), "grants", id_of(grant)))
 
 
