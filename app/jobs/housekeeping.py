@@ -104,8 +104,8 @@ class Housekeeping:
             return
         with self._database.write() as session:
             dropped = samples.drop_expired(session, self._settings)
-        # After the commit: if the process dies here, a sample without its bytes is made again,
-        # while bytes of a sample that counts as stored could be missing.
+        # After the commit, so that no row promises bytes that are gone. If the process dies in
+        # between, the bytes are replaced when the sample is made again.
         for sample_id in dropped:
             BlobStore(self._database).delete(sample_id)
 

@@ -17,7 +17,7 @@ class Shutdown:
     def request(self, drain_s: float | None = None) -> None:
         """Request a stop; a second request with a shorter time shortens the wait."""
         allowed = self._drain_s if drain_s is None else drain_s
-        # The deadline before the event: whoever sees the request must not read an infinite
+        # The deadline before the event: a thread that sees the request must not read an infinite
         # deadline.
         self._deadline = min(self._deadline, time.monotonic() + allowed)
         self._requested.set()

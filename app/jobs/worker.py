@@ -101,8 +101,8 @@ class StoreChange:
 
     def seen(self) -> bool:
         """Whether another connection committed since, or enough time has passed anyway."""
-        # Changes when another connection commits. It reads shared memory, not the file, so that an
-        # idle worker can poll 20 times a second.
+        # Changes when another connection commits. It costs no query, so that an idle worker can
+        # poll 20 times a second.
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and time.monotonic() < self._look_at:
             return False

@@ -7,7 +7,7 @@ import threading
 from app.datasets.models import DatasetRow
 from app.engine.schema import Schema
 
-# A dictionary of hundreds of columns takes about a megabyte.
+# Bounds the memory; few datasets are used at the same time.
 _MOST_KEPT = 64
 _kept: dict[str, Schema] = {}
 _lock = threading.Lock()

@@ -108,6 +108,7 @@ def _counted_level(
         distinct, times = _distinct(part[whole], most_items, mine)
         found.append(distinct)
         counts.append(times)
+    # Sorted, because levels are searched by bisection.
     tuples = np.concatenate(found)
     order = np.lexsort(tuples.T[::-1])
     return Level(tuples[order], np.concatenate(counts)[order])
@@ -129,6 +130,7 @@ def _distinct(
 
 def _keys(part: NDArray[np.int32], most_items: int) -> NDArray[np.int64] | NDArray[np.int32]:
     """A whole number for each row where it fits 63 bits, since numbers are sorted faster."""
+    # Python integers, so the test itself cannot overflow.
     if most_items ** part.shape[1] >= 2**63:
         return part
     keys = np.zeros(len(part), dtype=np.int64)

@@ -128,6 +128,7 @@ class Subject:
     def _as_measured(self) -> Mapping[str, Grouping]:
         used: dict[str, Grouping] = {}
         for measured in self.measured:
+            # The first measurement of a column decides.
             used = {**measured.marginal.groupings, **used}
         return used
 
@@ -215,6 +216,8 @@ class _Comparison:
         return [
             ExpectedAndExact(
                 columns=list(stated.columns),
+                # No two distributions are further apart than 1, so a larger bound says nothing
+                # more.
                 distance=min(stated.distance, 1.0),
                 confidence=stated.confidence,
                 exact=exact.distance,

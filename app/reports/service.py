@@ -59,6 +59,7 @@ def request(
     """
     replay = find_replay(session, attempt)
     if replay is not None:
+        # Before the checks below, which the report of the first request would fail.
         return Accepted(replay.resource_id, replayed=True)
     release, dataset = _for_custodian(session, principal, release_id)
     results.check_published(release)
@@ -147,6 +148,8 @@ def succeeded(
     if report is None:
         return
     found = exact.model_dump_json().encode()
+    # The caller's session holds the store's write lock; another unit of work would wait for it
+    # forever.
     BlobStore(database).write(
         report_id, EXACT, [found], unit=lambda: nullcontext(session), cipher=cipher
     )
@@ -189,6 +192,7 @@ def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
 
 
 def _drop(session: Session, report: ReportRow) -> None:
+    # First the job, so that its worker cannot store figures afterwards.
     jobs.cancel(session, report.id)
     repository.forget_details(session, report.id)
     # In one transaction, unlike other blobs: exact figures are small, and no reader may see half.

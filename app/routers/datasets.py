@@ -109,7 +109,7 @@ async def create_dataset(
 ) -> DatasetOut:
     """With JSON alone, the dataset waits for its data, which PUT sends. In a form, the part
     `spec` (JSON) must come before the part `file`, and a job ingests the table."""
-    async with uploads.refusing_politely(request):
+    async with uploads.draining_before_refusal(request):
         kind = media_type(request)
         if kind in ("", "application/json"):
             body = await read_limited(request, settings.max_body_bytes)
@@ -127,6 +127,7 @@ async def create_dataset(
     if status == 202 and not replayed:
         status = 201 if await _is_settled(database, dataset_id, _wait_s(prefer)) else 202
         if status == 201 and attempt is not None:
+            # A repeated request gets the status that the first one got in the end.
             await writes.run(lambda session: settle(session, attempt, 201))
     response.status_code = status
     answer_made(request, response, f"/v1/datasets/{dataset_id}", replayed=replayed)
@@ -157,7 +158,7 @@ async def upload_data(
 ) -> DatasetOut:
     """The body is the file itself, as `curl -T` sends it. A dataset accepts data as long as it is
     `awaiting_data` or `rejected`."""
-    async with uploads.refusing_politely(request):
+    async with uploads.draining_before_refusal(request):
         # Before the body is read; checked again in the transaction, since the upload can take
         # hours.
         await to_thread.run_sync(_check_receiving, database, principal, dataset_id, settings)
@@ -302,7 +303,7 @@ async def propose_dictionary(
     A proposal from a table is private until you have checked every field against what is publicly
     known.
     """
-    async with uploads.refusing_politely(request):
+    async with uploads.draining_before_refusal(request):
         if source is not None:
             document = parse_json(await read_limited(request, settings.max_body_bytes))
             return await to_thread.run_sync(proposals.from_document, source, document)

@@ -82,6 +82,7 @@ def current_principal(
         database,
         request.app.state.failures,
         authorization=request.headers.get("authorization"),
+        # The proxy's header counts only if the operator named the proxy in `trusted_proxies`.
         client=request.client.host if request.client else "",
     )
 

@@ -176,6 +176,7 @@ def completed(description: dict[str, Any]) -> dict[str, Any]:
 
 def completing(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
     """`describe` with its outcome completed, once."""
+    # Once: the description does not change while the process runs, and takes a while to make.
     return cache(lambda: completed(describe()))
 
 

@@ -65,6 +65,7 @@ def _from_http(error: HTTPException) -> HalftoneError:
         answer.headers.update(error.headers or {})
         return answer
     if error.status_code < 500:
+        # The texts of the framework are not ours, and may repeat what was sent.
         return MalformedRequest("The request could not be read.")
     return InternalError()
 

@@ -101,6 +101,7 @@ class _Reader:
         self.value.clear()
 
     def describe(self) -> None:
+        # Latin-1 decodes every byte, so no header can raise here.
         disposition = self.headers.get(b"content-disposition", b"").decode("latin-1")
         kind, options = parse_options_header(disposition)
         if kind != b"form-data" or not options.get(b"name"):

@@ -66,6 +66,7 @@ class Receiver:
 
     async def take(self, data: bytes) -> None:
         self._held += data
+        # Counted as it arrives, since a chunked body declares no length.
         if self._writer.size_bytes + len(self._held) > self._limit_bytes:
             raise TooLarge(f"A table file may have at most {self._limit_bytes} bytes.")
         if len(self._held) >= FLUSHED_BYTES:

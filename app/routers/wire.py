@@ -28,6 +28,7 @@ def parse_json(body: bytes) -> Any:
     """
     try:
         text = body.decode("utf-8")
+        # A float could change an amount in its last digit.
         parsed = json.loads(text, parse_float=_number, parse_constant=_no_constant)
         _expect_whole_characters(text, parsed)
     except UnicodeDecodeError:
@@ -79,6 +80,7 @@ async def read_limited(request: Request, limit_bytes: int) -> bytes:
     size = 0
     async for part in request.stream():
         size += len(part)
+        # A body without a declared length, or with a false one.
         if size > limit_bytes:
             raise TooLarge(f"The body may have at most {limit_bytes} bytes.")
         parts.append(part)

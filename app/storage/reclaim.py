@@ -6,7 +6,7 @@ from typing import Any
 
 from app.database import Database
 
-# 32 MiB of 4 KiB pages: a step takes well below a second.
+# 32 MiB of 4 KiB pages, to bound how long one step holds the write lock.
 PAGES_AT_ONCE = 8192
 
 
