@@ -108,7 +108,7 @@ def _counted_level(
         distinct, times = _distinct(part[whole], most_items, mine)
         found.append(distinct)
         counts.append(times)
-    # Sorted, because levels are searched by bisection.
+    # `Level` holds its combinations in lexicographic order.
     tuples = np.concatenate(found)
     order = np.lexsort(tuples.T[::-1])
     return Level(tuples[order], np.concatenate(counts)[order])

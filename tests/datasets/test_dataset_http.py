@@ -441,7 +441,7 @@ def test_an_early_refusal_takes_in_only_a_little_of_what_still_comes() -> None:
                 yield b"x" * 2**20
 
     async def refuse() -> None:
-        async with uploads.refusing_politely(Request()):  # type: ignore[arg-type]
+        async with uploads.draining_before_refusal(Request()):  # type: ignore[arg-type]
             raise uploads.TooLarge("too large")
 
     with pytest.raises(uploads.TooLarge):
