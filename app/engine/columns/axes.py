@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -151,6 +151,15 @@ def _private_cell_problems(
         for column in columns
         if column.name not in bins and isinstance(column.bins, QuantileBins)
     ] + [found_values_problem(column.name) for column in columns if column.discovers is not None]
+
+
+def not_chosen_problems(named: Iterable[tuple[str, str]], axes: Axes) -> tuple[Problem, ...]:
+    """Of names of columns in a form, each with its pointer, those that `axes` lack."""
+    return tuple(
+        Problem(pointer, f"`{name}` is not among the chosen columns", "name a chosen column")
+        for pointer, name in named
+        if name not in axes.groupings
+    )
 
 
 def quantile_bins_problem(name: str) -> Problem:

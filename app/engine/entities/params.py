@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.engine.columns.axes import Axes
+from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.entities.tuning import TUNING
 from app.engine.method import Params, Problem
 from app.engine.schema import PrivacyUnit
@@ -55,12 +55,6 @@ def _has_bins(axes: Axes, name: str) -> bool:
 
 
 def column_problems(form: EntityForm, axes: Axes) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            f"/params/entities/distinct/{place}",
-            f"`{name}` is not among the chosen columns",
-            "name a chosen column",
-        )
-        for place, name in enumerate(form.distinct or ())
-        if name not in axes.groupings
-    )
+    pointer = "/params/entities/distinct"
+    named = ((f"{pointer}/{place}", name) for place, name in enumerate(form.distinct or ()))
+    return not_chosen_problems(named, axes)

@@ -33,9 +33,15 @@ from app.engine.graphical.preparation import (
 from app.engine.graphical.run import BudgetWeights, MeasuredMarginals, PublicSource, TableRun
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Case, Needs, Problem, Progress, Session, Synthesizer
-from app.engine.prior.drift import NearEntities, PriorLimits, PublicPrior, public_prior
+from app.engine.prior.drift import (
+    NearEntities,
+    PriorLimits,
+    PublicPrior,
+    prior_needs,
+    prior_problems,
+    public_prior,
+)
 from app.engine.prior.entities.model import PublicReweightedModel, holds_public_entities, load_model
-from app.engine.prior.needs import prior_needs, prior_problems
 from app.engine.prior.public_model import Pair
 from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema

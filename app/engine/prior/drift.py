@@ -4,6 +4,8 @@ Pairs of columns are compared with the public model and with independence (`dist
 the model's tree that is nearer to independence is taken out, and all are if the pairs together
 are: what is left is not further from the truth than no public model at all, but for the noise of
 these distances. Public entities take the place of a model of rows where they are nearer.
+
+`prior_problems` and `prior_needs` say beforehand what that can need, from public facts alone.
 """
 
 from __future__ import annotations
@@ -15,24 +17,40 @@ from functools import cached_property
 
 import numpy as np
 
+from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
 from app.engine.inference.measurements import AxisNames
 from app.engine.inference.prior import Factor
-from app.engine.method import Session
+from app.engine.method import Case, Needs, Problem, Session
 from app.engine.prior.distances import (
     PairDistances,
+    distance_errors,
     distance_rule,
     independent_counts,
     pair_distances,
 )
 from app.engine.prior.entities.model import PublicReweightedModel
-from app.engine.prior.entities.near_entities import WeightedEntities, weighted_entities
+from app.engine.prior.entities.near_entities import (
+    WeightedEntities,
+    entity_bytes,
+    entity_cells,
+    entity_problems,
+    weighted_entities,
+)
 from app.engine.prior.entities.params import PublicEntityUse
-from app.engine.prior.public_model import Pair, PublicModel, pairs_within
+from app.engine.prior.public_model import (
+    Pair,
+    PublicModel,
+    compared_cells,
+    pairs_within,
+    public_model_bytes,
+    public_model_problems,
+)
 from app.engine.prior.tuning import TUNING
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import GridReference
+from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.rows import PublicRows
 from app.engine.table import PublicTable
 
@@ -204,3 +222,37 @@ def near_entities(
             for each in compared
         },
     )
+
+
+def prior_problems(case: Case, axes: Axes, entity_use: PublicEntityUse) -> tuple[Problem, ...]:
+    """Why a public table is of no use to these columns, or its entities cannot be kept."""
+    schema, unit, public = case.schema, case.unit, case.public
+    problems = public_model_problems(schema, unit, public, axes.names, case.limits)
+    return problems + entity_problems(unit, public, entity_use)
+
+
+def prior_needs(case: Case, axes: Axes, entity_use: PublicEntityUse, tree_cells: int) -> Needs:
+    """Memory of the public rows, the public model and its entities, and the largest message.
+
+    `tree_cells`: the most cells of the public model's tree.
+    """
+    if case.public is None:
+        return Needs()
+    memory = public_model_bytes(case.public, len(axes.names), tree_cells)
+    memory += entity_bytes(case.unit, case.public, entity_use, axes)
+    return Needs(memory_bytes=memory, message_bytes=8 * max(compared_cells(axes), tree_cells))
+
+
+def drawn_cells(case: Case, axes: Axes, entity_use: PublicEntityUse, measured: int) -> int:
+    """The most cells drawn with noise: a run measures marginals of so many or, where public
+    entities are kept, pairs of theirs."""
+    return max(measured, entity_cells(case.unit, case.public, entity_use, axes))
+
+
+def prior_errors(
+    case: Case, axes: Axes, loss: PrivacyLoss, entity_use: PublicEntityUse
+) -> tuple[float, ...]:
+    """Noise in the distance of a pair from the public model; none without a public table."""
+    if case.public is None:
+        return ()
+    return distance_errors(axes, case.public, UnitBudget(case.unit, loss), entity_use)

@@ -23,8 +23,7 @@ from app.engine.graphical.run import (
 )
 from app.engine.graphical.spanning_tree import TreePrior, choose_tree, least_loss, selection_seconds
 from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question
-from app.engine.prior.drift import PriorLimits
-from app.engine.prior.needs import drawn_cells, prior_errors
+from app.engine.prior.drift import PriorLimits, drawn_cells, prior_errors
 from app.engine.prior.public_model import most_pair_cells, pairs_within
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.queries import Contribution

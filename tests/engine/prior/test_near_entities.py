@@ -30,7 +30,7 @@ from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.public.rows import read_public
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.synthesizers.aim.bounded_model import BoundedModel
+from app.engine.synthesizers.aim.bounds import BoundedModel
 from app.engine.table import PublicTable, Table
 
 METHODS = ("mst", "swift", "aim")

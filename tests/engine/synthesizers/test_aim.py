@@ -14,7 +14,7 @@ from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Candidate, Count, GridReference
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aim import Aim
-from app.engine.synthesizers.aim.bounded_model import BoundedModel
+from app.engine.synthesizers.aim.bounds import BoundedModel
 from app.engine.synthesizers.aim.params import AimParams
 from app.engine.table import generator
 

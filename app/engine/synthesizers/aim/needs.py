@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from app.engine.columns.axes import Axes
+from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.columns.contribution import expected_error, expected_score_error
 from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Step
-from app.engine.prior.needs import drawn_cells, prior_errors
+from app.engine.prior.drift import drawn_cells, prior_errors
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -72,23 +72,12 @@ def marginal_needs(case: Case, plan: PreparationPlan, params: AimParams) -> Need
 
 
 def form_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
+    named = [] if params.target is None else [("/params/target", params.target)]
+    named += [(f"/params/column_weights/{escaped(name)}", name) for name in params.column_weights]
     return (
-        *_unknown("/params/target", [] if params.target is None else [params.target], axes),
-        *(
-            problem
-            for name in params.column_weights
-            for problem in _unknown(f"/params/column_weights/{escaped(name)}", [name], axes)
-        ),
+        *not_chosen_problems(named, axes),
         *_marginal_problems(axes, params),
         *_size_problems(axes, params),
-    )
-
-
-def _unknown(pointer: str, names: Sequence[str], axes: Axes) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(pointer, f"`{name}` is not among the chosen columns", "name a chosen column")
-        for name in names
-        if name not in axes.groupings
     )
 
 
@@ -96,7 +85,7 @@ def _marginal_problems(axes: Axes, params: AimParams) -> tuple[Problem, ...]:
     problems: list[Problem] = []
     for number, marginal in enumerate(params.workload or ()):
         pointer = f"/params/workload/{number}/columns"
-        problems += _unknown(pointer, marginal.columns, axes)
+        problems += not_chosen_problems(((pointer, name) for name in marginal.columns), axes)
         if len(set(marginal.columns)) != len(marginal.columns):
             problems.append(Problem(pointer, "a column is named twice", "name each column once"))
     if params.workload is not None and params.degree is not None:

@@ -15,7 +15,7 @@ from app.engine.prior.drift import PriorLimits
 from app.engine.prior.public_model import Pair, most_pair_cells
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.synthesizers.aim import bounds
-from app.engine.synthesizers.aim.bounded_model import BoundedModel, EntityMarginals
+from app.engine.synthesizers.aim.bounds import BoundedModel, EntityMarginals
 from app.engine.synthesizers.aim.budget import (
     budget_weights,
     first_schedule,

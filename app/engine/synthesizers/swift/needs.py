@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from app.engine.columns.axes import Axes
+from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.columns.contribution import expected_error
 from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
@@ -12,7 +12,7 @@ from app.engine.graphical.run import TableBudget
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Question, Step
 from app.engine.prior import public_model
-from app.engine.prior.needs import drawn_cells, prior_errors
+from app.engine.prior.drift import drawn_cells, prior_errors
 from app.engine.prior.public_model import compared_cells
 from app.engine.privacy.queries import Contribution, Count
 from app.engine.privacy.scores import expected_distance_errors
@@ -168,11 +168,7 @@ def form_problems(axes: Axes, params: SwiftParams) -> tuple[Problem, ...]:
     named = {f"/params/column_weights/{escaped(name)}": name for name in params.column_weights}
     if params.target is not None:
         named["/params/target"] = params.target
-    return tuple(
-        Problem(pointer, f"`{name}` is not among the chosen columns", "name a chosen column")
-        for pointer, name in named.items()
-        if name not in axes.names
-    )
+    return not_chosen_problems(named.items(), axes)
 
 
 def _choosing(columns: int, tree: int, has_public: bool) -> Step:
