@@ -64,7 +64,7 @@ class EntityPlan:
         """The estimates from the answers; None where nothing is asked."""
         if self.loss is None:
             return None
-        return _Measuring(session, self.axes, self.columns, self.loss).bought()
+        return _Measuring(session, self.axes, self.columns, self.loss).measured()
 
     def memory_bytes(self, limits: Limits) -> int:
         """To group the rows of the first sample."""
@@ -148,7 +148,7 @@ class _Measuring:
         self._parts = _parts(loss, len(columns))
         self._edges = row_edges(session.unit.max_rows)
 
-    def bought(self) -> MeasuredEntities:
+    def measured(self) -> MeasuredEntities:
         units, sizes = self._session.count(
             [Count((), contribution=Contribution("one")), Count.of_units(_by_rows(self._edges))],
             self._parts.first,

@@ -126,6 +126,7 @@ class GraphicalMethod(Synthesizer):
         seed: int,
         progress: Progress,
     ) -> Any:
+        # The budget is split only now: it depends on what bins and entities have cost.
         table = self.prepared(session, prepare(session, params, progress), params)
         source = PublicSource(public, readable(public, session.schema, table.axes.names)[1])
         budget = self.weights(table, params, source).split(table.budget.loss)

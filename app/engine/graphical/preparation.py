@@ -63,6 +63,7 @@ def plan_preparation(case: Case, params: PreparationParams) -> PreparationPlan:
         *contribution_problems(contribution, entities.rest),
     )
     least = form.narrowest(entities.rest) if form.rule == "auto" else contribution
+    # Of a histogram so large that its number of cells limits no rule.
     one, most = (expected_error(rule, 2**62, entities.rest) for rule in (least, contribution))
     columns = sum(plan.axes.shape)
     sub_bins = sum(grouping.cells for grouping in plan.axes.sub_bins.values())
@@ -101,6 +102,7 @@ def prepare(session: Session, params: PreparationParams, progress: Progress) -> 
     plan = plan_axes(session.schema, params, allowance, within_bins=params.within_bins)
     progress(0.01, "measuring bins and entities")
     axes = plan.measure(session)
+    # Entities before columns: what is measured of them decides how a unit counts in the columns.
     entities = plan_entities(axes, params.entities, plan.left(session)).measure(session)
     left = plan.left(session)
     rule = _contribution(params, axes, entities, left)

@@ -1,4 +1,4 @@
-"""Whether any public row fits the private dictionary, told before a run is charged.
+"""Whether any public row fits the private dictionary, checked before a run is charged.
 
 `check_public` of the synthesizers that cannot do without public rows. What they would find in the
 run is found here from the same facts, by reading no further than to the first row that fits.
@@ -29,10 +29,11 @@ def fit_problems(
 ) -> tuple[Problem, ...]:
     """Why no public row has a place in all of `columns`, keeping `constraints` between them.
 
-    A column whose values are yet to be bought is passed over: nobody knows what will fit.
+    A column whose values are yet to be found is passed over: nobody knows what will fit.
     """
     known = [name for name in columns if schema.column(name).discovers is None]
-    known.sort(key=lambda name: public.schema.column(name).codes)  # those soon told come first
+    # Columns with few codes first: they are quickly translated, and leave fewer rows to the others.
+    known.sort(key=lambda name: public.schema.column(name).codes)
     rules = [rule for rule in constraints if set(rule.columns) <= set(known)]
     places = [_Places(schema.column(name), public.schema.column(name)) for name in known]
     rows = 0
@@ -56,8 +57,8 @@ class _Places:
         found, inverse = np.unique(codes, return_inverse=True)
         numbers = found.tolist()
         new = [number for number in numbers if number not in self.known]
-        told = translated(self.own, self.other, np.array(new, dtype=np.int64))
-        self.known.update(zip(new, told.tolist(), strict=True))
+        codes_of_new = translated(self.own, self.other, np.array(new, dtype=np.int64))
+        self.known.update(zip(new, codes_of_new.tolist(), strict=True))
         places = np.array([self.known[number] for number in numbers], dtype=np.int64)
         return places[inverse.reshape(-1)]
 

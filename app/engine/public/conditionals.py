@@ -17,11 +17,11 @@ from app.engine.grouping import Grouping
 from app.engine.public.rows import PublicRows
 
 Codes = Mapping[str, NDArray[np.int64]]
+# Columns, each compared by the cells of a grouping; None: by its stored code itself.
 Given = Mapping[str, Grouping | None]
-"""Columns, each compared by the cells of a grouping; None: by its stored code itself."""
 
+# Beyond any stored code; times a number of rows, all below 2^31, it still fits 64 bits.
 _CODES = 2**32
-"""Beyond any stored code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ def taken_in_turn(
     if not len(asked):
         return taken
     shuffled = order[_shuffled_within(starts, len(order), rng)]
+    # Shuffled before the stable sort, so that rows of a group do not take entries in their order.
     mixed = rng.permutation(asked)
     mixed = mixed[np.argsort(group[mixed], kind="stable")]
     groups = group[mixed]

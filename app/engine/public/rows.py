@@ -23,8 +23,9 @@ POINTER = "/public_dataset"
 
 _WHOLE = frozenset({"integer", "year"})
 _NUMERIC = _WHOLE | {"number"}
+
+# The code of a public value that has none in the private dictionary.
 NO_PLACE = -1
-"""The code of a public value that has none in the private dictionary."""
 
 
 class PublicDataUnfit(ValueError):
