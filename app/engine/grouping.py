@@ -34,7 +34,7 @@ class Grouping:
         if self.tail < 0 or not self.edges or self.edges[0] != 0:
             raise ValueError("edges must start at code 0, and the tail must not be negative")
         if any(b <= a for a, b in zip(self.edges, self.edges[1:], strict=False)):
-            raise ValueError("edges rise strictly")
+            raise ValueError("edges must be strictly increasing")
         if self.base_cells == 0:
             raise ValueError("a grouping needs at least one cell")
         if self.merge is not None:

@@ -62,7 +62,7 @@ def _check_list(items: NDArray[np.int64], most_items: int) -> None:
     if items.size and not 0 <= items.min() <= items.max() < most_items:
         raise ValueError("a tuple has an unknown item")
     if (np.diff(items, axis=1) <= 0).any():
-        raise ValueError("the items of a tuple rise strictly")
+        raise ValueError("the items of a tuple must be strictly increasing")
     if len(np.unique(items, axis=0)) != len(items):
         raise ValueError("a tuple is listed twice")
 

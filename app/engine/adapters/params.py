@@ -1,4 +1,4 @@
-"""The forms of adapted methods."""
+"""Params of synthesizers that wrap the methods of other libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_MODEL_MIB = 40
 
 
 class AdaptedParams(Params):
-    """What every adapted method takes; nothing of it is read from the table."""
+    """What every adapted method takes; none of it is computed from the private table."""
 
     columns: tuple[str, ...] | None = Field(
         None, description="Columns of the synthetic table, two or more; all columns if omitted."
@@ -22,18 +22,21 @@ class AdaptedParams(Params):
 
 class AimParams(AdaptedParams):
     degree: int = Field(
-        2, ge=2, le=3, description="The columns of the marginals that are to be right."
+        2, ge=2, le=3, description="How many columns each marginal of the workload has."
     )
     max_cells: int = Field(
         10_000, ge=4, le=1_000_000, description="Marginals with more cells are left out."
     )
     max_model_mib: float = Field(
-        8, gt=0, le=MOST_MODEL_MIB, description="Largest model that the library lets grow, in MiB."
+        8,
+        gt=0,
+        le=MOST_MODEL_MIB,
+        description="Upper limit on the size of the library's model, in MiB.",
     )
 
 
 _COMPRESS = "Whether values that do not stand out from the noise are merged."
-_ITERATIONS = "Most steps of each fit of the library's model."
+_ITERATIONS = "Maximum number of iterations of each fit of the library's model."
 
 
 class DpmmAimParams(AimParams):

@@ -87,7 +87,7 @@ class Compression:
         """Checks arrays of a stored model, of one length; no number is negative."""
         found = np.unique(merge)
         if not np.array_equal(found, np.arange(found.size)):
-            raise ModelFormatError("the stored model merges impossible cells")
+            raise ModelFormatError("the stored model merges cells that do not exist")
         if not np.allclose(np.bincount(merge, weights=shares), 1):
             raise ModelFormatError("the stored model's shares do not add up")
         return cls(merge, shares)

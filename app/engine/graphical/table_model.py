@@ -32,8 +32,9 @@ from app.engine.table import Table
 class TableModel(Model):
     """A distribution over merged cells, and how each column is restored to its own cells.
 
-    `method` is the name of the synthesizer that fitted it, `densities` how rows lie within own
-    cells. `entities`, where they were measured, group the rows.
+    Cells with small noisy counts are merged before pairs are measured (`compressions`).
+    `method` is the name of the synthesizer that fitted the model, `densities` describe how rows
+    are spread within a bin. `entities`, where they were measured, group the rows.
     """
 
     method: str
@@ -64,7 +65,7 @@ class TableModel(Model):
         return list(self.each_marginal(asked))
 
     def each_marginal(self, asked: Sequence[tuple[str, ...]]) -> Iterator[NDArray[np.float64]]:
-        """`marginals` one by one, so that not all are held at once; each is the caller's own."""
+        """`marginals` one by one, so that not all are held at once. The caller may modify each."""
         within = dict(zip(self.axes.names, self.compressions, strict=True))
         for names, table in zip(asked, self.graph.each_marginal(asked), strict=True):
             for axis, name in enumerate(names):
@@ -78,6 +79,7 @@ class TableModel(Model):
             "model": self.method,
             "axes": self.axes.to_json(),
             "size": self.size.to_json(),
+            # The key of stored models, older than the name `densities`.
             "pieces": densities_to_json(self.densities),
         }
         arrays: dict[str, NDArray[np.int64] | NDArray[np.float64]] = dict(self.graph.arrays())
@@ -92,10 +94,10 @@ class TableModel(Model):
 
     @classmethod
     def load(cls, method: str, schema: Schema, unit: PrivacyUnit, data: bytes) -> TableModel:
-        """A model of `method` that was dumped; raises `ModelFormatError`. Trusts nothing."""
+        """A stored model of `method`. Validates all that it reads; raises `ModelFormatError`."""
         header, arrays = unpack(data)
         if header.get("model") != method:
-            raise ModelFormatError(f"the stored model is not of `{method}`")
+            raise ModelFormatError(f"the stored model was fitted by another method than `{method}`")
         axes = Axes.from_json(header.get("axes"), schema)
         compressions = tuple(
             _stored_compression(arrays, i, cells) for i, cells in enumerate(axes.shape)
@@ -119,8 +121,8 @@ def _stored_compression(
 ) -> Compression:
     merge = arrays.get(f"merge{position}")
     if merge is None or merge.dtype != np.int64 or merge.shape != (cells,):
-        raise ModelFormatError("the stored model merges impossible cells")
+        raise ModelFormatError("the stored model merges cells that do not exist")
     if (merge < 0).any() or (merge >= cells).any():
-        raise ModelFormatError("the stored model merges impossible cells")
+        raise ModelFormatError("the stored model merges cells that do not exist")
     shares = stored_weights(arrays, f"merged_shares{position}", (cells,))
     return Compression.stored(merge.astype(np.int64), shares)

@@ -4,8 +4,8 @@ In the upward pass, a clique's table of log potentials is the sum of its factors
 messages from its children. Its message to the parent is the log-sum-exp over the axes that the
 parent lacks (Shafer and Shenoy 1990). The downward pass computes the derivative of the log
 partition function with respect to each of these sums (Darwiche 2003). So each table is
-exponentiated once. A clique keeps its distribution given the separator, so no number leaves the
-range of a float.
+exponentiated once. Each clique stores its distribution conditional on its separator, so no number
+overflows.
 
 The structure is laid out once, as arrays that compiled loops walk over. Two threads work on
 separate branches of the tree (`two_threads`).
@@ -100,7 +100,8 @@ class Propagation:
 
 
 class _Layout:
-    """Numbers the tables: factors, fixed factors, an empty one per clique, messages, then sums."""
+    """Gives each table a number, in this order: factors, fixed factors, an empty one per clique,
+    messages, then sums."""
 
     def __init__(
         self, tree: JunctionTree, factors: Sequence[AxisNames], fixed: Sequence[AxisNames]
@@ -121,9 +122,11 @@ class _Layout:
                 raise ValueError(f"no clique holds the axes {axes}")
             members[home].append(number)
         for child, parent in enumerate(tree.parents):
+            # Clique 0 is the root: its separator is empty, and its message the log partition.
             if child:
                 members[parent].append(self.messages + child)
-        # A sum has two terms in the program, so a clique with fewer takes its empty table.
+        # Each addition of the program takes two tables; a clique with fewer is padded with its
+        # empty table, of zeros.
         for number, (clique, own) in enumerate(zip(tree.cliques, members, strict=True), empty):
             padded = [*own, *[number] * (len(own) < 2)]
             self._add_up(clique, padded if len(padded) > 1 else [number, number])
@@ -302,6 +305,7 @@ def _scale(
 @compiled
 def _ascend(
     logs: Floats,
+    # Not used here: the same arguments as `_descend`, so that a thread may run either.
     masses: Floats,  # noqa: ARG001
     sums: Floats,
     cliques: Integers,
@@ -312,7 +316,7 @@ def _ascend(
 ) -> None:
     """The upward pass: computes the messages of some cliques, children before parents.
 
-    A message is in logarithms. `sums` keeps its exponentials, without the maximum, for the
+    A message is in logarithms. `sums` keeps exp(message - maximum), for the
     downward pass.
     """
     for number in numbers[::-1]:

@@ -204,7 +204,7 @@ class FeatureClasses:
             if not all(math.isfinite(cut) for cut in cuts) or any(
                 after <= before for before, after in pairwise(cuts)
             ):
-                raise ValueError("cuts are finite and rise strictly")
+                raise ValueError("cuts must be finite and strictly increasing")
         if len(self.classes) != math.prod(self.shape):
             raise ValueError("each combination of intervals has a class")
         found = sorted(set(self.classes))

@@ -28,9 +28,9 @@ from app.engine.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """Question `number` (from 0), its SHA-256 in hex, both texts as packed frames, the charge.
+    """Question `number` (from 0), its SHA-256 in hex, packed question and answer, the loss.
 
-    The hash is of the whole question; the text leaves references out (see `kept_question`). A
+    The hash is of the whole question; its bytes leave references out (see `kept_question`). A
     trusted call has an empty answer: the table that it handed over must not be stored.
     """
 
@@ -91,12 +91,13 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
             yield Exchange(entry.number, question, None, entry.loss)
             continue
         answer = decode_answer(question, unpack(entry.answer))
+        # Only a trusted call hands a table over, and it has no stored answer.
         assert not isinstance(answer, HandedOver)
         yield Exchange(entry.number, question, answer, entry.loss)
 
 
 def resolved(schema: Schema, entries: Sequence[JournalEntry]) -> Schema:
-    """The dictionary with the values that were found, which the release's model refers to."""
+    """The schema with the values that were discovered; the release's model refers to these."""
     if all(column.discovers is None for column in schema.columns):
         return schema
     for exchange in exchanges(entries):
@@ -111,7 +112,7 @@ Published = Measurement | Discovered | FoundValues | Scored | AnsweredQuantile
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A measurement: an answer of question `question`, and what it cost."""
+    """One noisy answer, the number of its question, and its privacy loss."""
 
     question: int
     answer: Published
@@ -121,8 +122,8 @@ class Record:
 def measurements(entries: Sequence[JournalEntry]) -> list[Record]:
     """Every noisy answer of a journal, in the order measured.
 
-    The winners of a selection are no measurement: the certificate lists them, and what is
-    counted of them afterwards is one.
+    Selections are left out: the certificate lists their winners. Counts of the winners are
+    included, since they were questions of their own.
     """
     return [record for exchange in exchanges(entries) for record in _records(exchange)]
 

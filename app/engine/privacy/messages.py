@@ -158,10 +158,10 @@ def decode_answer(question: Question, frame: Frame) -> Answer:
             answer = _scored(question, header, arrays)
         case DiscoverQuestion(query=query), "discovered":
             if len(arrays) != 2:
-                raise FrameError("keys come with their counts")
+                raise FrameError("expected keys and their counts")
             keys, values = map(integers, arrays)
             if values.ndim != 1 or keys.shape != (len(values), len(query.columns)):
-                raise FrameError("keys come with their counts")
+                raise FrameError("expected keys and their counts")
             answer = _ANSWER.read(header, query=query, keys=keys, values=values)
         case ValuesQuestion(), "found":
             answer = _found(question, header, arrays)
@@ -169,7 +169,7 @@ def decode_answer(question: Question, frame: Frame) -> Answer:
             form = _ANSWER.read(header)
             answer = HandedOver(table_of(form.columns, form.rows, form.has_entity, arrays))
         case _:
-            raise FrameError("this is no answer to the question")
+            raise FrameError("this does not answer the question")
     return answer
 
 
@@ -180,7 +180,7 @@ def _counted(
     if header.keys() != {"type", "measurements"} or not isinstance(forms, list):
         raise FrameError("this is no count")
     if not len(forms) == len(arrays) == len(queries):
-        raise FrameError("there is one measurement for each query")
+        raise FrameError("expected one measurement for each query")
     return Counted(
         tuple(
             _MEASUREMENT(form, count=query, values=integers(array))
@@ -216,7 +216,7 @@ def _found(
     try:
         texts = _TEXTS(json.loads(arrays[0].tobytes()))
     except (ValueError, RecursionError):
-        raise FrameError("values are a list of texts") from None
+        raise FrameError("expected a list of texts") from None
     values = integers(arrays[1])
     if values.shape != (len(texts),):
         raise FrameError("values come with their counts")
@@ -237,7 +237,7 @@ def table_of(
 ) -> Table:
     """The table of such arrays. Raises `FrameError`."""
     if len(arrays) != len(columns) + has_entity or len(set(columns)) != len(columns):
-        raise FrameError("there is one array for each column")
+        raise FrameError("expected one array for each column")
     if any(array.shape != (rows,) for array in arrays):
         raise FrameError("a column has one code for each row")
     wide = list(map(integers, arrays))

@@ -128,7 +128,7 @@ class Parts:
             if any(not 0 <= part < len(self.names) for part in parts):
                 raise ValueError("a cell has a part that has no name")
             if any(before >= after for before, after in pairwise(parts)):
-                raise ValueError("the parts of a cell rise strictly")
+                raise ValueError("the parts of a cell must be strictly increasing")
 
     @property
     def most_of_cell(self) -> int:
@@ -345,7 +345,7 @@ class GridReference:
             raise ValueError("steps that stand apart come with their places")
         places = self.apart[0]
         if not (places[1:] > places[:-1]).all():
-            raise ValueError("the places of a reference rise strictly")
+            raise ValueError("the places of a reference must be strictly increasing")
         if len(places) and not 0 <= places[0] <= places[-1] < self.steps.size:
             raise ValueError("a place of a reference lies outside it")
 

@@ -48,7 +48,7 @@ def loss_from_json(value: Any) -> PrivacyLoss:
     try:
         return _LOSS(value)
     except Disallowed:
-        raise FrameError("this is no privacy loss") from None
+        raise FrameError("this is not a valid privacy loss") from None
 
 
 # A loss that is none ends the session, where other values that may not be refuse the question.
@@ -69,7 +69,7 @@ class CountQuestion(Form):
         if self.shares is None:
             return
         if len(self.shares) != len(self.queries):
-            raise QuestionRefused("there is one share for each query")
+            raise QuestionRefused("expected one share for each query")
         if not all(math.isfinite(share) and share > 0 for share in self.shares):
             raise QuestionRefused("shares are positive numbers")
 

@@ -79,10 +79,10 @@ class ArraySource:
             raise ValueError("an entity unit, and only an entity unit, has entity ids")
         self._entities = None if entities is None else _digests(entities)
         if self._entities is not None and len(self._entities) != self.rows:
-            raise ValueError("there is one entity id for each row")
+            raise ValueError("expected one entity id for each row")
         self._numbered = {name: _numbered(rows) for name, rows in (texts or {}).items()}
         if any(len(numbers) != self.rows for _, numbers in self._numbered.values()):
-            raise ValueError("there is one text for each row")
+            raise ValueError("expected one text for each row")
 
     def chunks(self, columns: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         for part in self._parts():

@@ -73,7 +73,7 @@ def check_public(
         if isinstance(reply, Read):
             reading = iter(public.chunks(protocol.read_columns(reply, public.schema)))
         elif not isinstance(reply, Next):
-            raise FrameError("this is no answer to `check_public`")
+            raise FrameError("this does not answer `check_public`")
         channel.send(protocol.chunk_frame(next(reading, None)))
 
 

@@ -430,7 +430,7 @@ def chunk_of(frame: Frame) -> dict[str, NDArray[Any]] | None:
     if isinstance(message, _NoMoreChunks):
         return None
     if len(message.columns) != len(frame.arrays):
-        raise FrameError("there is one array for each column")
+        raise FrameError("expected one array for each column")
     return dict(zip(message.columns, frame.arrays, strict=True))
 
 
@@ -490,7 +490,7 @@ def counts_of(frame: Frame, schema: Schema) -> CountsTable:
     except (ModelFormatError, ValueError):
         raise FrameError("these are no counts of the dictionary's columns") from None
     if len(frame.arrays) != 1 or frame.arrays[0].shape != axes.shape:
-        raise FrameError("there is one count for each cell")
+        raise FrameError("expected one count for each cell")
     values = integers(frame.arrays[0])
     if values.size and values.min() < 0:
         raise FrameError("counts are not negative")

@@ -66,7 +66,7 @@ def test_rows_of_entities_are_dealt() -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     data = tied().dump()
-    with pytest.raises(ModelFormatError, match="not of `aim`"):
+    with pytest.raises(ModelFormatError, match="another method than `aim`"):
         TableModel.load("aim", colours(), ROW, data)
     with pytest.raises(ModelFormatError):
         TableModel.load("swift", colours(), PrivacyUnit("entity", "id", 3), data)

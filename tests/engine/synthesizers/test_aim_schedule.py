@@ -32,13 +32,13 @@ def test_half_the_noise_costs_four_times_the_rho_or_twice_the_epsilon(
 
 def test_rounds_cost_what_the_schedule_says_until_the_last() -> None:
     schedule = Schedule.start(RHO, 0.1, 4)
-    assert schedule.round(PrivacyLoss.zcdp(12_000), 3) == (schedule, 3)
-    assert schedule.round(PrivacyLoss.zcdp(4000), 3) == (schedule, 3)
+    assert schedule.next_round(PrivacyLoss.zcdp(12_000), 3) == (schedule, 3)
+    assert schedule.next_round(PrivacyLoss.zcdp(4000), 3) == (schedule, 3)
 
 
 @pytest.mark.parametrize(("left", "winners"), [(3999, 3), (2500, 2), (1000, 1), (300, 1)])
 def test_the_last_round_divides_all_that_is_left(left: int, winners: int) -> None:
-    last, number = Schedule.start(RHO, 0.1, 4).round(PrivacyLoss.zcdp(left), 3)
+    last, number = Schedule.start(RHO, 0.1, 4).next_round(PrivacyLoss.zcdp(left), 3)
     assert number == winners
     assert last.cost == left // number
     assert last.select.amount == pytest.approx(left / number / 10, abs=1)
@@ -51,7 +51,7 @@ def test_no_sequence_of_rounds_overspends_or_pays_a_winner_less_than_before(
     schedule = Schedule.start(PrivacyLoss.zcdp(amount), 0.1, columns)
     left = amount
     for still in stills:
-        used, winners = schedule.round(PrivacyLoss.zcdp(left), most)
+        used, winners = schedule.next_round(PrivacyLoss.zcdp(left), most)
         assert used.cost >= min(schedule.cost, left // winners)
         left -= winners * used.cost
         assert left >= 0

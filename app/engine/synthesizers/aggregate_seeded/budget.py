@@ -1,7 +1,8 @@
 """How the budget is split among lengths, and which counts are kept: the published formulas.
 
 Source: "Differentially private aggregation and synthesis" (Synthetic Data Showcase,
-Microsoft, 2022), sections 3.2 and 3.3, with corrections beside the formulas.
+Microsoft, 2022), sections 3.2 and 3.3, with our corrections beside the formulas. The source calls
+its thresholds rho_k; they are tau_k here, since rho is the parameter of zCDP.
 """
 
 from __future__ import annotations
@@ -15,19 +16,26 @@ from app.engine.columns.contribution import UNMEASURED
 from app.engine.privacy.loss import PrivacyLoss
 
 
-def first_threshold(sigma: float, limit: int, delta: float) -> float:
-    """rho_1 = 1 + sigma_1 sqrt(Delta_1) PhiInv((1 - delta / 2)^(1 / Delta_1))."""
-    tail = -math.expm1(math.log1p(-delta / 2) / limit)
-    return 1 - sigma * math.sqrt(limit) * NormalDist().inv_cdf(tail)
+def first_threshold(sigma: float, sensitivity: int, delta: float) -> float:
+    """tau_1 = 1 + sigma_1 sqrt(Delta_1) PhiInv((1 - delta / 2)^(1 / Delta_1)).
+
+    `sensitivity` is Delta_1: how many tuples of a unit count at length 1.
+    """
+    # By symmetry -PhiInv(tail) is PhiInv(1 - tail), and exact for a tiny delta.
+    tail = -math.expm1(math.log1p(-delta / 2) / sensitivity)
+    return 1 - sigma * math.sqrt(sensitivity) * NormalDist().inv_cdf(tail)
 
 
-def adaptive_threshold(sigma: float, limit: int, eta: float) -> float:
-    """rho_k = sigma_k sqrt(Delta_k) PhiInv(1 - eta_k / 2); the document writes Delta_1."""
-    return -sigma * math.sqrt(limit) * NormalDist().inv_cdf(eta / 2)
+def adaptive_threshold(sigma: float, sensitivity: int, eta: float) -> float:
+    """tau_k = sigma_k sqrt(Delta_k) PhiInv(1 - eta_k / 2).
+
+    The source writes Delta_1; Delta_k is right, since the noise at length k has this scale.
+    """
+    return -sigma * math.sqrt(sensitivity) * NormalDist().inv_cdf(eta / 2)
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """1 / sqrt(2 rho); beyond any noise where rho is 0."""
+    """1 / sqrt(2 rho); `UNMEASURED`, larger than any noise, where rho is 0."""
     return 1 / math.sqrt(2 * loss.value) if loss.amount > 0 else UNMEASURED
 
 

@@ -84,7 +84,7 @@ class Schedule:
 
     @classmethod
     def start(cls, loss: PrivacyLoss, selection_share: float, columns: int) -> Schedule:
-        """As if `loss` had to do for all `expected_winners`."""
+        """The schedule that would spend `loss` evenly on `expected_winners`."""
         (each, *_) = loss.split([1.0] * expected_winners(columns))
         return cls._divided(each, selection_share)
 
@@ -98,27 +98,27 @@ class Schedule:
         return self.select.amount + self.measure.amount
 
     def annealed(self) -> Schedule:
-        times = 2 if self.select.kind == "pure" else 4
-        return Schedule(_times(self.select, times), _times(self.measure, times))
+        factor = 2 if self.select.kind == "pure" else 4
+        return Schedule(_scaled(self.select, factor), _scaled(self.measure, factor))
 
-    def round(self, left: PrivacyLoss, most_winners: int) -> tuple[Schedule, int]:
-        """What each of how many winners costs in the next round, if `left` is left.
+    def next_round(self, left: PrivacyLoss, max_winners: int) -> tuple[Schedule, int]:
+        """The cost of each winner, and the number of winners, of the next round.
 
-        What does not do for another round is divided among the last winners, so that the last
-        round spends it all.
+        If `left` cannot pay for one more winner than this round takes, the round is the last, and
+        its winners share all that is left.
         """
         affordable = left.amount // self.cost if self.cost else 0
-        if affordable > most_winners:
-            return self, most_winners
+        if affordable > max_winners:
+            return self, max_winners
         winners = max(affordable, 1)
         (each, *_) = left.split([1.0] * winners)
         return self._divided(each, self.select.amount / self.cost if self.cost else 0.0), winners
 
 
 def expected_winners(columns: int) -> int:
-    """Three for each column, but no more than 60, or one for each."""
+    """Some for each column, up to a limit that is never below one for each column."""
     return min(TUNING.winners_of_column * columns, max(TUNING.enough_winners, columns))
 
 
-def _times(loss: PrivacyLoss, times: int) -> PrivacyLoss:
-    return PrivacyLoss(loss.kind, loss.amount * times)
+def _scaled(loss: PrivacyLoss, factor: int) -> PrivacyLoss:
+    return PrivacyLoss(loss.kind, loss.amount * factor)

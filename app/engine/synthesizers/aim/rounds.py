@@ -40,7 +40,7 @@ class Rounds:
         model = self._fitted(None)
         while self.run.left.amount > 0:
             self.run.progress(0.1 + 0.75 * self._spent, "choosing marginals")
-            schedule, most = self.schedule.round(self.run.left, self.most_winners)
+            schedule, most = self.schedule.next_round(self.run.left, self.most_winners)
             chosen = self._choose(model, schedule, most)
             if not chosen:
                 self.measured += self.run.measure_columns_again()

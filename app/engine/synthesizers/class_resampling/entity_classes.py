@@ -58,10 +58,10 @@ class Split(Params):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if any(after <= before for before, after in pairwise(self.cuts)):
-            raise ValueError("cuts rise strictly")
+            raise ValueError("cuts must be strictly increasing")
         if self.branches is not None:
             if len(self.branches) != len(self.cuts) + 1:
-                raise ValueError("there is one branch for each interval, one more than cuts")
+                raise ValueError("expected one branch for each interval, one more than cuts")
             if set(self.branches) != set(range(max(self.branches) + 1)):
                 raise ValueError("branches are numbered from 0 without gaps")
         self.declared({})
