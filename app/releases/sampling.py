@@ -11,8 +11,8 @@ from app.database import Database
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.catalog.registry import UnknownSynthesizer
-from app.engine.columns.resources import table_bytes
 from app.engine.method import Limits
+from app.engine.method.needs import table_bytes
 from app.idempotency import Attempt, find_replay, remember
 from app.pages import Place
 from app.problems import Conflict, Invalid, NotReady

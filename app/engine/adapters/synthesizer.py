@@ -24,7 +24,7 @@ from app.engine.adapters.libraries import LIBRARIES, library_of
 from app.engine.adapters.params import AdaptedParams, AimParams, DpmmAimParams, MstParams
 from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.columns.resources import header_cells, table_bytes
+from app.engine.columns.resources import header_cells
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import (
     Case,
@@ -35,6 +35,7 @@ from app.engine.method import (
     Session,
     Synthesizer,
 )
+from app.engine.method.needs import table_bytes
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable

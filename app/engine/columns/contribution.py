@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.engine.method import Params, Problem
-from app.engine.method.needs import noise_faults
 from app.engine.privacy.deviations import laplace_deviation
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import SCORE_STEP, Contribution, Count
@@ -158,8 +157,3 @@ def noise_scale(
     steps = GRID if contribution.rule == "clipped" else 1
     drawn = (*(error * steps for error in errors), *(error / SCORE_STEP for error in scores))
     return max(drawn, default=0.0)
-
-
-def noise_problems(errors: Sequence[float], contribution: Contribution) -> tuple[Problem, ...]:
-    """Noise of these standard deviations would pass the largest scale the kernel draws."""
-    return noise_faults(noise_scale(errors, contribution))

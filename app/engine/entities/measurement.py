@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
-from app.engine.columns.contribution import expected_error, noise_problems
+from app.engine.columns.contribution import expected_error, noise_scale
 from app.engine.columns.table_size import SMALLEST_VARIANCE, SizeEstimate, pooled, pooled_variance
 from app.engine.entities.assignment import grouping_bytes
 from app.engine.entities.model import Entities
@@ -32,6 +32,7 @@ from app.engine.inference.projection import onto_simplex
 from app.engine.inference.shrinkage import Estimates
 from app.engine.inference.smoothing import smooth_counts
 from app.engine.method import Limits, Problem, Session
+from app.engine.method.needs import noise_faults
 from app.engine.privacy.declared import Feature, FeatureClasses, FeatureKind
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count, Measurement
@@ -100,7 +101,7 @@ def _noise_problems(parts: _Parts, unit: PrivacyUnit) -> tuple[Problem, ...]:
     for_total = UnitBudget(unit, parts.total)
     total = _counted(unit.max_rows, for_total)
     error = expected_error(total, 1, for_total)
-    return noise_problems(one, Contribution("one")) or noise_problems([error], total)
+    return noise_faults(max(noise_scale(one, Contribution("one")), noise_scale([error], total)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class Needs:
             *self.problems,
             *_memory_problems(bounded(self.memory_bytes), limits),
             *step_faults((self._noise(limits), *self.steps), limits),
-            *message_faults(self.header_cells, self.message_bytes),
+            *_message_faults(self.header_cells, self.message_bytes),
             *_question_faults(self.questions),
             *noise_faults(self.noise_scale),
         )
@@ -163,7 +163,7 @@ def _memory_problems(memory_bytes: int, limits: Limits) -> tuple[Problem, ...]:
     )
 
 
-def message_faults(header_cells: int, message_bytes: int) -> tuple[Problem, ...]:
+def _message_faults(header_cells: int, message_bytes: int) -> tuple[Problem, ...]:
     """What the pipe would not carry."""
     if header_cells > MOST_COLUMN_CELLS:
         message = f"the columns have over {MOST_COLUMN_CELLS} cells in all"

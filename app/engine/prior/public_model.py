@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import ColumnEstimates
-from app.engine.columns.resources import time_problems
 from app.engine.compiled import compiled
 from app.engine.constraints.structural_zeros import structural_zeros
 from app.engine.inference.estimation import fit
@@ -41,6 +40,7 @@ from app.engine.inference.pairs import pair_marginals
 from app.engine.inference.prior import Factor
 from app.engine.inference.tree_growth import best_growth
 from app.engine.method import Limits, Problem, PublicFacts
+from app.engine.method.needs import Step, step_faults
 from app.engine.prior.tuning import TUNING
 from app.engine.privacy.queries import SCORE_STEP, GridReference
 from app.engine.public.rows import PublicRows, public_problems
@@ -228,12 +228,12 @@ def public_model_problems(
     if public is None:
         return ()
     problems = public_problems(schema, unit, public, columns, needs_entities=False)
-    return problems + time_problems(
+    learning = Step(
         learning_seconds(public, len(columns)),
         f"learning how {len(columns)} columns depend on each other in the public dataset",
         "choose fewer columns, or leave `public_dataset` out",
-        limits,
     )
+    return (*problems, *step_faults([learning], limits))
 
 
 def learning_seconds(public: PublicFacts, columns: int) -> float:

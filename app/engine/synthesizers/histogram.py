@@ -26,7 +26,7 @@ from app.engine.columns.private_bins import (
     delta_for_values,
     plan_axes,
 )
-from app.engine.columns.resources import bounded, header_cells
+from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, round_keeping_margins, shuffled_cells
@@ -44,6 +44,7 @@ from app.engine.method import (
 )
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
+from app.engine.method.needs import bounded
 from app.engine.method.presets import PresetParams
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.unit_budget import UnitBudget

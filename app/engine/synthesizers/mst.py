@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_distance, expected_error, expected_score_error
-from app.engine.columns.resources import counting_bytes, time_problems
+from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparationPlan, PreparedTable, one_way_errors
@@ -22,7 +22,8 @@ from app.engine.graphical.run import (
     TableRun,
 )
 from app.engine.graphical.spanning_tree import TreePrior, choose_tree, least_loss, selection_seconds
-from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question
+from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question, Step
+from app.engine.method.needs import step_faults
 from app.engine.prior.drift import PriorLimits, drawn_cells, prior_errors
 from app.engine.prior.public_model import most_pair_cells, pairs_within
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
@@ -103,11 +104,10 @@ class Mst(GraphicalMethod):
         pair_cells = _pair_cells(axes, most)
         measured = sum(pair_cells[: max(0, columns - 1)])
         cells = sum(axes.shape) + measured
-        choosing = time_problems(
+        choosing = Step(
             selection_seconds(columns),
             f"choosing a tree over {columns} columns",
             "choose fewer columns",
-            case.limits,
         )
         counting = Question(
             max(sum(pair_cells), sum(axes.shape)),
@@ -122,7 +122,7 @@ class Mst(GraphicalMethod):
             # A child hands over its model, and in a round each reference for every other column.
             message_bytes=8 * max(cells, (columns - 1) * sum(axes.shape)),
             questions=(counting,),
-            problems=choosing,
+            problems=tuple(step_faults([choosing], case.limits)),
         )
         if not columns:
             return needs

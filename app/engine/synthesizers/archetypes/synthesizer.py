@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.contribution import expected_error, noise_scale
-from app.engine.columns.resources import header_cells, table_bytes
+from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
 from app.engine.method import (
@@ -23,6 +23,7 @@ from app.engine.method import (
     Step,
     Synthesizer,
 )
+from app.engine.method.needs import table_bytes
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Measurement

@@ -13,8 +13,9 @@ from app.engine.columns.contribution import (
     noise_scale,
 )
 from app.engine.columns.private_bins import AxisPlan
-from app.engine.columns.resources import bounded, counting_bytes, header_cells
+from app.engine.columns.resources import counting_bytes, header_cells
 from app.engine.method import Case, Needs, Problem, Question
+from app.engine.method.needs import bounded
 from app.engine.prior.entities.fitting import fitting_bytes
 from app.engine.prior.entities.params import PublicReweightedParams
 from app.engine.privacy.queries import Count
