@@ -16,11 +16,7 @@ from app.engine.method import Problem
 from app.engine.privacy.queries import Parts
 from app.engine.schema import Column, Schema
 from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams
-from app.engine.synthesizers.aggregate_seeded.parts import (
-    cells_of_sets,
-    parts_of,
-    parts_problems,
-)
+from app.engine.synthesizers.aggregate_seeded.parts import cells_of_sets, parts_of, parts_problems
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -40,13 +40,7 @@ class RowOptions:
     complete: Completion
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "use_synthetic_counts": self.use_synthetic_counts,
-            "weight_selection_percentile": self.weight_selection_percentile,
-            "scale_factor": self.scale_factor,
-            "rows": self.rows,
-            "complete": self.complete,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, wire: Any) -> RowOptions:
@@ -219,15 +213,16 @@ class AggregateSeededModel(Model):
         unseen = header.get("unseen")
         if not isinstance(unseen, float) or not 0 <= unseen < 2**53:
             raise ModelFormatError("the stored model has no valid `unseen`")
+        in_pairs = None
+        if "in_pairs" in arrays:
+            in_pairs = stored_counts(arrays, "in_pairs", (layout.most_items,))
         return cls(
             layout,
             Aggregates.from_arrays(arrays, length, layout.most_items),
             Size.from_json(header.get("size"), unit),
             RowOptions.from_json(header.get("making")),
             unseen,
-            stored_counts(arrays, "in_pairs", (layout.most_items,))
-            if "in_pairs" in arrays
-            else None,
+            in_pairs,
         )
 
 

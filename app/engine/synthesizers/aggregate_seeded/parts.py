@@ -56,17 +56,11 @@ def parts_problems(
     for name, separator in separators.items():
         at = pointer("params", "multi_value_columns", name)
         if name not in axes.groupings:
-            problems.append(
-                Problem(
-                    at,
-                    f"`{name}` is not among the chosen columns",
-                    "name chosen columns only",
-                )
-            )
+            message = f"`{name}` is not among the chosen columns"
+            problems.append(Problem(at, message, "name chosen columns only"))
         elif not _has_parts(schema.column(name), separator):
-            problems.append(
-                Problem(at, f"`{name}` has no declared texts with parts", "leave it out")
-            )
+            message = f"`{name}` has no declared texts with parts"
+            problems.append(Problem(at, message, "leave it out"))
     return tuple(problems)
 
 

@@ -37,10 +37,7 @@ from app.engine.synthesizers.aggregate_seeded.budget import (
 )
 from app.engine.synthesizers.aggregate_seeded.layout import Layout, layout_problems
 from app.engine.synthesizers.aggregate_seeded.model import AggregateSeededModel, RowOptions
-from app.engine.synthesizers.aggregate_seeded.params import (
-    AggregateSeededParams,
-    FixedThresholds,
-)
+from app.engine.synthesizers.aggregate_seeded.params import AggregateSeededParams, FixedThresholds
 from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
 from app.engine.table import PublicTable
 

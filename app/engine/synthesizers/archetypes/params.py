@@ -305,9 +305,7 @@ def _repeated(columns: Sequence[str]) -> Iterator[Problem]:
 
 
 def _out_of_order(
-    core: Sequence[str],
-    attributes: Sequence[str],
-    chain: Sequence[tuple[str, Sequence[str]]],
+    core: Sequence[str], attributes: Sequence[str], chain: Sequence[tuple[str, Sequence[str]]]
 ) -> Iterator[Problem]:
     drawn = {*core, *attributes}
     for position, (column, given) in enumerate(chain):

@@ -55,10 +55,7 @@ class Archetypes(Synthesizer):
     reference = "GooseDP (2021), NIST Temporal Map Challenge, third sprint"
     uses_public = "required"
     Params = ArchetypesParams
-    example = Example(
-        params={"preset": "sprint3"},
-        guarantee={"epsilon": 1, "delta": "2.5e-5"},
-    )
+    example = Example(params={"preset": "sprint3"}, guarantee={"epsilon": 1, "delta": "2.5e-5"})
 
     def needs(self, case: Case, params: ArchetypesParams) -> Needs:
         design = Design(params, case.schema, case.unit)
@@ -129,12 +126,15 @@ class Archetypes(Synthesizer):
         answers = session.count(design.questions(mixture), loss, design.weights(loss))
         progress(0.9, "post-processing")
         entities = max(0, round(pooled([_total(answer) for answer in answers])))
-        row_counts = None if design.row_cells is None else _without_noisy_tail(answers[-1])
         shares = [
             _shares(answer.values, entities, params.post_processing)
             for answer in answers[: 1 + len(design.attributes)]
         ]
         attributes = dict(zip(design.attributes, shares[1:], strict=True))
+        row_shares = None
+        if design.row_cells is not None:
+            row_counts = _without_noisy_tail(answers[-1])
+            row_shares = _shares(row_counts, entities, params.post_processing)
         return ArchetypesModel(
             axes=design.axes,
             binned=tuple(params.bins),
@@ -146,9 +146,7 @@ class Archetypes(Synthesizer):
             attribute_shares=attributes,
             attributes_per=params.attributes_per,
             rows_rule=design.rows_rule,
-            row_shares=None
-            if row_counts is None
-            else _shares(row_counts, entities, params.post_processing),
+            row_shares=row_shares,
             entities=entities,
             most_rows=params.most_rows,
             unit=session.unit,

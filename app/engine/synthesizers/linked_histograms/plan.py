@@ -51,11 +51,7 @@ class Group:
         return codes
 
     def _below_ceiling(
-        self,
-        name: str,
-        grouping: Grouping,
-        codes: NDArray[np.int64],
-        rng: np.random.Generator,
+        self, name: str, grouping: Grouping, codes: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.int64]:
         first, end = grouping.edges[-2], self.ceilings[name]
         in_last = (codes >= first) & (codes < grouping.regular)

@@ -146,10 +146,7 @@ def _read(plan: Plan, pools: bool) -> tuple[str, ...]:
 
 
 def _budget(
-    plan: Plan,
-    params: LinkedHistogramsParams,
-    means: tuple[MeasuredMean, ...],
-    budget: UnitBudget,
+    plan: Plan, params: LinkedHistogramsParams, means: tuple[MeasuredMean, ...], budget: UnitBudget
 ) -> RunBudget:
     return RunBudget.of(plan, params.expected_share if means else 0.0, budget)
 
