@@ -29,11 +29,7 @@ from app.engine.marginals import (
 from app.engine.method import ExpectedError
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
-from app.reports.combinations import (
-    CombinationErrors,
-    PublishedCombinations,
-    compared_combinations,
-)
+from app.reports.combinations import CombinationErrors, PublishedCombinations, compared_combinations
 from app.reports.schemas import (
     Broken,
     CombinationFigures,

@@ -23,13 +23,7 @@ from app.releases.facts import read_facts
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
 from app.releases.published import CertificateOut, MeasurementsOut
-from app.releases.schemas import (
-    PreflightOut,
-    ProblemOut,
-    ReleaseIn,
-    ReleaseOut,
-    ReleaseState,
-)
+from app.releases.schemas import PreflightOut, ProblemOut, ReleaseIn, ReleaseOut, ReleaseState
 from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from installed import (
-    REPOSITORY,
-    Live,
-    Virtualenv,
-    bring_machine_code,
-    keep_bytecode,
-    run,
-    serving,
-)
+from installed import REPOSITORY, Live, Virtualenv, bring_machine_code, keep_bytecode, run, serving
 
 
 @pytest.fixture(scope="module")

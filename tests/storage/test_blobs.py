@@ -12,13 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.database import Base, Database
 from app.storage import reclaim as reclaim_module
-from app.storage.blobs import (
-    CHUNK_BYTES,
-    PIECE_BYTES,
-    BlobCorrupt,
-    BlobMissing,
-    BlobStore,
-)
+from app.storage.blobs import CHUNK_BYTES, PIECE_BYTES, BlobCorrupt, BlobMissing, BlobStore
 from app.storage.encryption import Cipher
 from app.storage.models import ChunkRow
 from app.storage.reclaim import reclaim

@@ -4,13 +4,7 @@ import os
 import pytest
 
 from app.settings import Settings
-from app.storage.encryption import (
-    OVERHEAD_BYTES,
-    Cipher,
-    Keyring,
-    MasterKeyMissing,
-    SealBroken,
-)
+from app.storage.encryption import OVERHEAD_BYTES, Cipher, Keyring, MasterKeyMissing, SealBroken
 
 
 def keyring(master: bytes | None) -> Keyring:

@@ -26,15 +26,7 @@ from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
 from app.engine.columns.resources import header_cells
 from app.engine.graphical.table_model import TableModel
-from app.engine.method import (
-    Case,
-    Limits,
-    Needs,
-    Problem,
-    Progress,
-    Session,
-    Synthesizer,
-)
+from app.engine.method import Case, Limits, Needs, Problem, Progress, Session, Synthesizer
 from app.engine.method.needs import table_bytes
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit, Schema

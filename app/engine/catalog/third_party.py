@@ -14,14 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from app.engine.method import (
-    CountsTable,
-    ExpectedError,
-    Model,
-    Preflight,
-    Problem,
-    Synthesizer,
-)
+from app.engine.method import CountsTable, ExpectedError, Model, Preflight, Problem, Synthesizer
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
 

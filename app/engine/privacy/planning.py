@@ -51,12 +51,7 @@ from app.engine.privacy.questions import (
     ValuesQuestion,
 )
 from app.engine.privacy.scores import joint_norms, relative_weights, split_loss
-from app.engine.privacy.selection import (
-    SCORE_UNIT,
-    Contender,
-    contenders,
-    largest_sensitivity,
-)
+from app.engine.privacy.selection import SCORE_UNIT, Contender, contenders, largest_sensitivity
 from app.engine.privacy.sensitivity import (
     GRID,
     LARGEST_CLIPPED,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.engine.method import (
-    Preflight,
-    Problem,
-    PublicChunks,
-    Synthesizer,
-)
+from app.engine.method import Preflight, Problem, PublicChunks, Synthesizer
 from app.engine.sandbox.protocol import Check, FormRead
 from app.engine.schema import Schema
 

@@ -23,9 +23,7 @@ from pydantic import ValidationError
 from app.engine import compiled
 from app.engine.catalog import registry
 from app.engine.json_pointer import pointer
-from app.engine.method import (
-    Problem,
-)
+from app.engine.method import Problem
 from app.engine.privacy.session import RemoteSession
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, ChannelClosed, Frame
 from app.engine.sandbox import answers, protocol

@@ -24,14 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.engine.columns.axes import Axes
-from app.engine.method import (
-    CountsTable,
-    ExpectedError,
-    Limits,
-    Preflight,
-    Problem,
-    PublicFacts,
-)
+from app.engine.method import CountsTable, ExpectedError, Limits, Preflight, Problem, PublicFacts
 from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.forms import (
     Elsewhere,

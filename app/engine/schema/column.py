@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.schema.scale import DEFAULT_BINS, MOST_CODES, Categories, Linear, Scale
-from app.engine.schema.values import (
-    TypeName,
-    Value,
-    at_tick,
-    from_wire,
-    text,
-    tick,
-)
+from app.engine.schema.values import TypeName, Value, at_tick, from_wire, text, tick
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,18 +12,8 @@ from small_tables import EXACT, ROW, session_on
 
 from app.engine.columns.axes import choose_axes
 from app.engine.method import PublicFacts
-from app.engine.prior.distances import (
-    PairDistances,
-    distance_errors,
-    distance_rule,
-    pair_distances,
-)
-from app.engine.prior.drift import (
-    PriorLimits,
-    PublicPrior,
-    public_prior,
-    without_drifted_pairs,
-)
+from app.engine.prior.distances import PairDistances, distance_errors, distance_rule, pair_distances
+from app.engine.prior.drift import PriorLimits, PublicPrior, public_prior, without_drifted_pairs
 from app.engine.prior.public_model import PublicModel, pairs_within
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss

@@ -14,24 +14,11 @@ from small_tables import EXACT, digits
 
 from app.engine.columns.axes import choose_axes
 from app.engine.grouping import Grouping
-from app.engine.prior.entities.fitting import (
-    most_and_least_dependent,
-    mutual_information,
-    pools,
-)
-from app.engine.prior.entities.rows import (
-    OneWay,
-    mixed,
-    with_missing_values,
-)
+from app.engine.prior.entities.fitting import most_and_least_dependent, mutual_information, pools
+from app.engine.prior.entities.rows import OneWay, mixed, with_missing_values
 from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.prior.entities.selection import Option, chosen
-from app.engine.prior.entities.weights import (
-    Target,
-    dispersion,
-    maximum_entropy,
-    reweighted,
-)
+from app.engine.prior.entities.weights import Target, dispersion, maximum_entropy, reweighted
 from app.engine.privacy.library import open_session
 from app.engine.privacy.queries import Contribution, Count, Noise
 from app.engine.public.contributions import Features, features_of

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from privacy_tables import schema, table
 
 from app.engine.privacy.bounding import bound_rows, rank_within
-from app.engine.privacy.contributions import (
-    Histogram,
-    counted_codes,
-    exact_histograms,
-)
+from app.engine.privacy.contributions import Histogram, counted_codes, exact_histograms
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from app.engine.method import PublicFacts
-from app.engine.public.rows import (
-    PublicDataUnfit,
-    public_problems,
-    read_public,
-    translated,
-)
+from app.engine.public.rows import PublicDataUnfit, public_problems, read_public, translated
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable, Table
 

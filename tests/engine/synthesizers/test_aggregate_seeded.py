@@ -21,14 +21,7 @@ from app.engine.method.model_file import ModelFormatError
 from app.engine.privacy.library import LocalSession
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_question, encode_question
-from app.engine.privacy.queries import (
-    Measurement,
-    Parts,
-    Quantile,
-    TupleCount,
-    TupleNumber,
-    Tuples,
-)
+from app.engine.privacy.queries import Measurement, Parts, Quantile, TupleCount, TupleNumber, Tuples
 from app.engine.privacy.questions import CountQuestion
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.synthesizers.aggregate_seeded import AggregateSeeded

@@ -41,11 +41,7 @@ from app.engine.synthesizers.swift.budget import (
     rows_loss,
     usual_shares,
 )
-from app.engine.synthesizers.swift.needs import (
-    MOST_SCORED_CELLS,
-    most_pair_cells,
-    prior_cells,
-)
+from app.engine.synthesizers.swift.needs import MOST_SCORED_CELLS, most_pair_cells, prior_cells
 from app.engine.synthesizers.swift.params import Shares, SwiftParams
 from app.engine.table import PublicTable, Table, generator
 

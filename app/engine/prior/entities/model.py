@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.method import Model
-from app.engine.method.model_file import (
-    ModelFormatError,
-    integers,
-    number,
-    pack,
-    unpack,
-    weights,
-)
+from app.engine.method.model_file import ModelFormatError, integers, number, pack, unpack, weights
 from app.engine.prior.entities.sampling import WeightedRows, assembled_rows
 from app.engine.privacy.wire import narrowed
 from app.engine.public.stored import code_arrays, stored_codes, stored_starts
