@@ -47,6 +47,9 @@ from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
+# A selection or a scoring offers every pair, and one question holds no more than so many.
+MOST_COLUMNS = 200
+
 FittedTable = TableModel | PublicReweightedModel
 
 
@@ -89,13 +92,13 @@ class GraphicalMethod(Synthesizer):
         """What is wrong with the method's own params."""
         return ()
 
-    def refusals(
-        self,
-        axes: Axes,  # noqa: ARG002
-        problems: tuple[Problem, ...],  # noqa: ARG002
-    ) -> tuple[Problem, ...]:
+    def refusals(self, axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
         """Problems with which nothing more can be said of a run; none if it can."""
-        return ()
+        columns = len(axes.names)
+        if columns <= MOST_COLUMNS:
+            return ()
+        message = f"every pair of {columns} columns would be offered; {MOST_COLUMNS} are the most"
+        return (*problems, Problem("/params/columns", message, "name fewer columns"))
 
     def pair_weight(self, run: TableRun, params: Any) -> Callable[[Pair], float]:  # noqa: ARG002
         """How much the error of a pair counts beside the others'."""

@@ -8,23 +8,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Literal
 
+from app.engine.privacy import queries
 from app.engine.privacy.journal import Exchange, JournalEntry, exchanges
 from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
-from app.engine.privacy.queries import (
-    Contribution,
-    Count,
-    Discovered,
-    FoundValues,
-    Keys,
-    Measurement,
-    Quantile,
-    Query,
-    Scored,
-    Sum,
-    TupleCount,
-    TupleNumber,
-    Values,
-)
 from app.engine.privacy.questions import (
     Counted,
     CountQuestion,
@@ -37,7 +23,7 @@ from app.engine.schema import PrivacyUnit
 
 Assurance = Literal["enforced", "declared"]
 
-_FOUND = {Keys: "key discovery", Values: "discovery of values"}
+_FOUND = {queries.Keys: "key discovery", queries.Values: "discovery of values"}
 # The adjacency relation of each unit, as the certificate states it under `neighbours`.
 _ROW_ADJACENCY = "two tables that differ by one row, added or removed"
 _ENTITY_ADJACENCY = "two tables that differ by all rows of one entity, added or removed"
@@ -155,7 +141,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def contribution_to_wire(contribution: Contribution) -> dict[str, Any]:
+def contribution_to_wire(contribution: queries.Contribution) -> dict[str, Any]:
     """The rule with the one parameter it takes."""
     wire: dict[str, Any] = {"rule": contribution.rule}
     if contribution.limit is not None:
@@ -165,34 +151,34 @@ def contribution_to_wire(contribution: Contribution) -> dict[str, Any]:
     return wire
 
 
-def _distinct_rules(counts: Sequence[Count]) -> tuple[dict[str, Any], ...]:
+def _distinct_rules(counts: Sequence[queries.Count]) -> tuple[dict[str, Any], ...]:
     """The rules of many counts, each once."""
     rules = {repr(count.contribution): count.contribution for count in counts}
     return tuple(contribution_to_wire(rule) for rule in rules.values())
 
 
-def query_to_wire(query: Query | Keys | Values) -> dict[str, Any]:
+def query_to_wire(query: queries.Query | queries.Keys | queries.Values) -> dict[str, Any]:
     """The rule of a query, with what it counts where that is not cells of its columns."""
     wire = contribution_to_wire(query.contribution)
     match query:
-        case Count() if query.function is not None:
+        case queries.Count() if query.function is not None:
             wire["function"] = query.function.to_json()["function"]
             wire["cells"] = query.function.cells
-        case Sum():
+        case queries.Sum():
             wire |= {"sum_of": query.value, "low": query.low, "high": query.high}
-        case TupleCount():
+        case queries.TupleCount():
             wire |= {"tuples": len(query.tuples), "length": query.tuples.length}
     return wire
 
 
-def quantile_to_wire(query: Quantile) -> dict[str, Any]:
+def quantile_to_wire(query: queries.Quantile) -> dict[str, Any]:
     """The rule of a quantile, and of which numbers it is, if not of all in a column."""
     match query.of:
         case str() if query.regular_only:
             return {"rule": "rows", "number": "regular values"}
         case str():
             return {"rule": "rows"}
-        case TupleNumber():
+        case queries.TupleNumber():
             return {"rule": "one", "number": "tuples"}
     return {"rule": "one", "number": "rows"}
 
@@ -211,16 +197,16 @@ def _mechanisms(exchange: Exchange) -> list[Mechanism]:
         return [_histogram(exchange.number, measured, loss) for measured, loss in pairs]
     if isinstance(question, SelectQuestion) and isinstance(answer, Selected):
         return [_selection(exchange.number, question, answer)]
-    if isinstance(answer, Scored):
+    if isinstance(answer, queries.Scored):
         return [_scores(exchange, answer)]
     if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
         return [_quantile(exchange, question.query, answer)]
-    if isinstance(answer, Discovered | FoundValues):
+    if isinstance(answer, queries.Discovered | queries.FoundValues):
         return [_discovery(exchange, answer)]
     return [_hand_over(exchange)]
 
 
-def _histogram(number: int, measurement: Measurement, loss: PrivacyLoss) -> Mechanism:
+def _histogram(number: int, measurement: queries.Measurement, loss: PrivacyLoss) -> Mechanism:
     return Mechanism(
         question=number,
         name=_name(measurement.count),
@@ -234,27 +220,27 @@ def _histogram(number: int, measurement: Measurement, loss: PrivacyLoss) -> Mech
     )
 
 
-def _name(query: Query) -> str:
+def _name(query: queries.Query) -> str:
     match query:
-        case Sum():
+        case queries.Sum():
             return "clipped sum"
-        case TupleCount():
+        case queries.TupleCount():
             return "counts of tuples"
     return "histogram" if query.function is None else "histogram of a function"
 
 
-def columns_of(query: Query) -> tuple[str, ...]:
+def columns_of(query: queries.Query) -> tuple[str, ...]:
     """The columns that a query looks at."""
     match query:
-        case Sum():
+        case queries.Sum():
             return (*query.columns, query.value)
-        case Count() if query.function is not None:
+        case queries.Count() if query.function is not None:
             return query.function.columns
     return query.columns
 
 
 def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mechanism:
-    counts: list[Count] = [candidate.count for candidate in question.candidates]
+    counts: list[queries.Count] = [candidate.count for candidate in question.candidates]
     return Mechanism(
         question=number,
         name=f"selection of {question.winners} out of {len(counts)}",
@@ -268,7 +254,7 @@ def _selection(number: int, question: SelectQuestion, answer: Selected) -> Mecha
     )
 
 
-def _scores(exchange: Exchange, scored: Scored) -> Mechanism:
+def _scores(exchange: Exchange, scored: queries.Scored) -> Mechanism:
     return Mechanism(
         question=exchange.number,
         name=f"scores of {len(scored.counts)} candidates",
@@ -282,7 +268,7 @@ def _scores(exchange: Exchange, scored: Scored) -> Mechanism:
     )
 
 
-def _quantile(exchange: Exchange, query: Quantile, answer: Quantiled) -> Mechanism:
+def _quantile(exchange: Exchange, query: queries.Quantile, answer: Quantiled) -> Mechanism:
     return Mechanism(
         question=exchange.number,
         name=f"quantile {query.q:g} out of {len(query.grid)} points",
@@ -296,21 +282,21 @@ def _quantile(exchange: Exchange, query: Quantile, answer: Quantiled) -> Mechani
     )
 
 
-def _columns_of_quantile(query: Quantile) -> tuple[str, ...]:
+def _columns_of_quantile(query: queries.Quantile) -> tuple[str, ...]:
     match query.of:
         case str():
             return (query.of,)
-        case TupleNumber():
+        case queries.TupleNumber():
             return query.of.tuples.columns
     return ()
 
 
-def _discovery(exchange: Exchange, found: Discovered | FoundValues) -> Mechanism:
+def _discovery(exchange: Exchange, found: queries.Discovered | queries.FoundValues) -> Mechanism:
     query = found.query
     return Mechanism(
         question=exchange.number,
         name=f"{_FOUND[type(query)]} with threshold {found.threshold}",
-        targets=(query.columns if isinstance(query, Keys) else (query.column,),),
+        targets=(query.columns if isinstance(query, queries.Keys) else (query.column,),),
         rules=(query_to_wire(query),),
         noise="discrete gaussian",
         scale=found.scale,

@@ -287,8 +287,7 @@ class _Gathered:
         starts = bounded.starts if bounded.starts is not None else np.zeros(1, np.int64)
         kept = int(starts[-1])
         return cls(
-            {name: np.zeros(kept, dtype=source.schema.column(name).dtype) for name in names},
-            starts,
+            {name: np.zeros(kept, dtype=source.schema.column(name).dtype) for name in names}, starts
         )
 
     @classmethod

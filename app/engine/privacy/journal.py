@@ -6,22 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from app.engine.privacy import questions
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.messages import decode_answer, decode_question, pack_question
 from app.engine.privacy.queries import Discovered, FoundValues, Measurement, Scored
-from app.engine.privacy.questions import (
-    AnsweredQuantile,
-    Counted,
-    CountQuestion,
-    HandedOver,
-    Kept,
-    Quantiled,
-    QuantileQuestion,
-    Question,
-    ScoreQuestion,
-    SelectQuestion,
-    TrustedQuestion,
-)
 from app.engine.privacy.wire import unpack
 from app.engine.schema import Schema
 
@@ -41,13 +29,13 @@ class JournalEntry:
     loss: PrivacyLoss
 
 
-def kept_question(question: Question) -> bytes:
+def kept_question(question: questions.Question) -> bytes:
     """The packed question as a journal keeps it: candidates without their references.
 
     A reference is public, and made of earlier answers of the same journal. It can be as large
     as a message may be, in each of many rounds, and nothing that reads a journal needs it.
     """
-    if isinstance(question, SelectQuestion | ScoreQuestion):
+    if isinstance(question, questions.SelectQuestion | questions.ScoreQuestion):
         candidates = tuple(replace(each, reference=()) for each in question.candidates)
         question = replace(question, candidates=candidates)
     return pack_question(question)
@@ -78,8 +66,8 @@ class Exchange:
     """An entry read back; `answer` is None for a trusted call."""
 
     number: int
-    question: Question
-    answer: Kept | None
+    question: questions.Question
+    answer: questions.Kept | None
     loss: PrivacyLoss
 
 
@@ -87,12 +75,12 @@ def exchanges(entries: Sequence[JournalEntry]) -> Iterator[Exchange]:
     """Questions and answers of a journal, in order. Raises `FrameError` for a damaged one."""
     for entry in entries:
         question = decode_question(unpack(entry.question))
-        if isinstance(question, TrustedQuestion):
+        if isinstance(question, questions.TrustedQuestion):
             yield Exchange(entry.number, question, None, entry.loss)
             continue
         answer = decode_answer(question, unpack(entry.answer))
         # Only a trusted call hands a table over, and it has no stored answer.
-        assert not isinstance(answer, HandedOver)
+        assert not isinstance(answer, questions.HandedOver)
         yield Exchange(entry.number, question, answer, entry.loss)
 
 
@@ -107,7 +95,7 @@ def resolved(schema: Schema, entries: Sequence[JournalEntry]) -> Schema:
     return schema
 
 
-Published = Measurement | Discovered | FoundValues | Scored | AnsweredQuantile
+Published = Measurement | Discovered | FoundValues | Scored | questions.AnsweredQuantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +118,11 @@ def measurements(entries: Sequence[JournalEntry]) -> list[Record]:
 
 def _records(exchange: Exchange) -> list[Record]:
     number, question, answer = exchange.number, exchange.question, exchange.answer
-    if isinstance(question, CountQuestion) and isinstance(answer, Counted):
+    if isinstance(question, questions.CountQuestion) and isinstance(answer, questions.Counted):
         pairs = zip(answer.measurements, question.losses, strict=True)
         return [Record(number, measured, loss) for measured, loss in pairs]
-    if isinstance(question, QuantileQuestion) and isinstance(answer, Quantiled):
-        return [Record(number, AnsweredQuantile(question.query, answer), exchange.loss)]
+    if isinstance(question, questions.QuantileQuestion) and isinstance(answer, questions.Quantiled):
+        return [Record(number, questions.AnsweredQuantile(question.query, answer), exchange.loss)]
     if isinstance(answer, Discovered | FoundValues | Scored):
         return [Record(number, answer, exchange.loss)]
     return []

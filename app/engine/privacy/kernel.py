@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy import questions
 from app.engine.privacy.contributions import counted_codes
 from app.engine.privacy.discovery import exact_keys
 from app.engine.privacy.exact import ExactHistograms
@@ -42,17 +43,6 @@ from app.engine.privacy.queries import (
     QuestionRefused,
     Scored,
 )
-from app.engine.privacy.questions import (
-    Answer,
-    Counted,
-    HandedOver,
-    Mechanism,
-    Quantiled,
-    Question,
-    Selected,
-    TrustedQuestion,
-    ValuesQuestion,
-)
 from app.engine.privacy.selection import SCORE_UNIT
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.values import ResolvedCodes, exact_values, most_frequent
@@ -65,7 +55,7 @@ class Admitted:
     """A question that fits schema and allowance, and what it will cost."""
 
     loss: PrivacyLoss
-    plan: Plan | TrustedQuestion
+    plan: Plan | questions.TrustedQuestion
 
 
 class Kernel:
@@ -90,25 +80,25 @@ class Kernel:
         self.remaining = allowance
         self._planner = Planner(source.schema, source.unit, allowance.kind)
 
-    def admit(self, question: Question) -> Admitted:
+    def admit(self, question: questions.Question) -> Admitted:
         """Checks a question from public facts. Raises `QuestionRefused` or `BudgetExhausted`."""
         if self._failed:
             raise KernelFailure
         if question.loss.kind != self.allowance.kind:
             raise QuestionRefused(f"this session counts {self.allowance.kind} losses")
-        if not isinstance(question, TrustedQuestion):
-            plan: Plan | TrustedQuestion = self._planner.plan(question)
+        if not isinstance(question, questions.TrustedQuestion):
+            plan: Plan | questions.TrustedQuestion = self._planner.plan(question)
         elif self._trusted:
             plan = question
         else:
             raise QuestionRefused("trusted calls are for synthesizers the admin has declared")
-        if isinstance(question, ValuesQuestion) and not self._only_values_asked:
+        if isinstance(question, questions.ValuesQuestion) and not self._only_values_asked:
             raise QuestionRefused("values are found before anything else is asked")
         self._check_affordable(question.loss)
-        self._only_values_asked &= isinstance(question, ValuesQuestion)
+        self._only_values_asked &= isinstance(question, questions.ValuesQuestion)
         return Admitted(question.loss, plan)
 
-    def answer(self, admitted: Admitted) -> Answer:
+    def answer(self, admitted: Admitted) -> questions.Answer:
         """Charges the question, then reads rows and draws noise."""
         if self._failed:
             raise KernelFailure
@@ -126,7 +116,7 @@ class Kernel:
                     return self._discover(admitted.plan)
                 case ValuesPlan():
                     return self._find_values(admitted.plan)
-                case TrustedQuestion():
+                case questions.TrustedQuestion():
                     return self._hand_over()
                 case queries:
                     return self._count(queries)
@@ -152,19 +142,19 @@ class Kernel:
         if not self.remaining.covers(loss):
             raise BudgetExhausted("the question costs more than the session has left")
 
-    def _count(self, queries: Sequence[QueryPlan]) -> Counted:
+    def _count(self, queries: Sequence[QueryPlan]) -> questions.Counted:
         exact = self._exact.each([query.histogram for query in queries])
-        return Counted(
+        return questions.Counted(
             tuple(_measured(q, values) for q, values in zip(queries, exact, strict=True))
         )
 
-    def _select(self, selection: SelectionPlan) -> Selected:
+    def _select(self, selection: SelectionPlan) -> questions.Selected:
         entered = selection.contenders
         exact = self._exact.each([each.distance.histogram for each in entered])
         scores = [each.score(values) for each, values in zip(entered, exact, strict=True)]
         kind = self.allowance.kind
         winners = noisy_winners(scores, kind, selection.scale, selection.winners)
-        return Selected(
+        return questions.Selected(
             winners,
             self._mechanism,
             selection.scale / SCORE_UNIT,
@@ -198,13 +188,13 @@ class Kernel:
         )
 
     @property
-    def _mechanism(self) -> Mechanism:
+    def _mechanism(self) -> questions.Mechanism:
         return "gumbel" if self.allowance.kind == "zcdp" else "permute-and-flip"
 
-    def _quantile(self, plan: QuantilePlan) -> Quantiled:
+    def _quantile(self, plan: QuantilePlan) -> questions.Quantiled:
         scores = quantile_scores(self._source, self._exact.bounded, plan.query, plan.listed)
         (winner,) = noisy_winners(scores.tolist(), self.allowance.kind, plan.scale, 1)
-        return Quantiled(
+        return questions.Quantiled(
             float(plan.query.grid[winner]),
             self._mechanism,
             plan.scale / QUANTILE_STEPS,
@@ -231,15 +221,13 @@ class Kernel:
         self.adopt(found)
         return found
 
-    def _hand_over(self) -> HandedOver:
+    def _hand_over(self) -> questions.HandedOver:
         names = [column.name for column in self.schema.columns]
         codes, entity = counted_codes(self._source, self._exact.bounded, names)
-        return HandedOver(Table(codes, len(codes[names[0]]), entity))
+        return questions.HandedOver(Table(codes, len(codes[names[0]]), entity))
 
 
-def _discovery_noise(
-    plan: DiscoveryPlan | ValuesPlan,
-) -> tuple[float, float, int, float, float]:
+def _discovery_noise(plan: DiscoveryPlan | ValuesPlan) -> tuple[float, float, int, float, float]:
     """Scale, standard error, threshold, and the L1 and L2 sensitivity, in counts."""
     error = standard_deviation("gaussian", plan.scale)
     return plan.scale, error, plan.threshold, plan.unit.l1_counts, plan.unit.l2_counts

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.privacy import questions
 from app.engine.privacy.forms import (
     Disallowed,
     Form,
@@ -35,21 +36,6 @@ from app.engine.privacy.queries import (
     QuestionRefused,
     Scored,
 )
-from app.engine.privacy.questions import (
-    Answer,
-    Counted,
-    CountQuestion,
-    DiscoverQuestion,
-    HandedOver,
-    Quantiled,
-    QuantileQuestion,
-    Question,
-    ScoreQuestion,
-    Selected,
-    SelectQuestion,
-    TrustedQuestion,
-    ValuesQuestion,
-)
 from app.engine.privacy.wire import Frame, FrameError, narrowed, pack
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
@@ -65,22 +51,22 @@ class _HandedOverForm(Form):
     has_entity: bool
 
 
-_QUESTION = Tagged[Question](
+_QUESTION = Tagged[questions.Question](
     {
-        "count": CountQuestion,
-        "select": SelectQuestion,
-        "scores": ScoreQuestion,
-        "quantile": QuantileQuestion,
-        "discover": DiscoverQuestion,
-        "values": ValuesQuestion,
-        "trusted": TrustedQuestion,
+        "count": questions.CountQuestion,
+        "select": questions.SelectQuestion,
+        "scores": questions.ScoreQuestion,
+        "quantile": questions.QuantileQuestion,
+        "discover": questions.DiscoverQuestion,
+        "values": questions.ValuesQuestion,
+        "trusted": questions.TrustedQuestion,
     }
 )
 _ANSWER = Tagged[Any](
     {
-        "counted": Counted,
-        "selected": Selected,
-        "quantiled": Quantiled,
+        "counted": questions.Counted,
+        "selected": questions.Selected,
+        "quantiled": questions.Quantiled,
         "scored": Scored,
         "discovered": Discovered,
         "found": FoundValues,
@@ -95,18 +81,18 @@ def question_digest(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()
 
 
-def encode_question(question: Question) -> Frame:
+def encode_question(question: questions.Question) -> Frame:
     packing = Packing()
     header = _QUESTION.write(question, packing)
     return Frame({**header, "groupings": packing.groupings}, tuple(packing.arrays))
 
 
-def pack_question(question: Question) -> bytes:
+def pack_question(question: questions.Question) -> bytes:
     """The one canonical form of a question, whose digest identifies it."""
     return pack(encode_question(question))
 
 
-def decode_question(frame: Frame) -> Question:
+def decode_question(frame: Frame) -> questions.Question:
     """Raises `FrameError` (not a question) or `QuestionRefused` (not an allowed one)."""
     header = dict(frame.header)
     unpacking = Unpacking.of(header.pop("groupings", None), frame.arrays)
@@ -116,17 +102,17 @@ def decode_question(frame: Frame) -> Question:
         raise QuestionRefused(str(error)) from None
 
 
-def encode_answer(answer: Answer) -> Frame:
+def encode_answer(answer: questions.Answer) -> Frame:
     form: Any = answer
-    if isinstance(answer, HandedOver):
+    if isinstance(answer, questions.HandedOver):
         table = answer.table
         form = _HandedOverForm(tuple(sorted(table.codes)), table.rows, table.entity is not None)
     return Frame(_ANSWER.write(form), _arrays(answer))
 
 
-def _arrays(answer: Answer) -> tuple[NDArray[Any], ...]:
+def _arrays(answer: questions.Answer) -> tuple[NDArray[Any], ...]:
     match answer:
-        case Counted():
+        case questions.Counted():
             return tuple(narrowed(each.values) for each in answer.measurements)
         case Scored(weights=weights, reference_totals=totals):
             steps = np.rint(answer.values / SCORE_STEP).astype(np.int64)
@@ -136,7 +122,7 @@ def _arrays(answer: Answer) -> tuple[NDArray[Any], ...]:
         case FoundValues():
             texts = np.frombuffer(json.dumps(answer.texts, ensure_ascii=False).encode(), np.uint8)
             return (texts, narrowed(answer.values))
-        case HandedOver(table=table):
+        case questions.HandedOver(table=table):
             codes = {name: table.codes[name] for name in sorted(table.codes)}
             return table_arrays(replace(table, codes=codes))
     return ()
@@ -145,43 +131,45 @@ def _arrays(answer: Answer) -> tuple[NDArray[Any], ...]:
 _MEASUREMENT = Reader[Measurement](Measurement)
 
 
-def decode_answer(question: Question, frame: Frame) -> Answer:
+def decode_answer(question: questions.Question, frame: Frame) -> questions.Answer:
     """The answer to `question`. Raises `FrameError`."""
     header, arrays = frame.header, frame.arrays
-    answer: Answer
+    answer: questions.Answer
     match question, header.get("type"):
-        case CountQuestion(), "counted":
+        case questions.CountQuestion(), "counted":
             return _counted(question, header, arrays)
-        case (SelectQuestion(), "selected") | (QuantileQuestion(), "quantiled"):
+        case (questions.SelectQuestion(), "selected") | (questions.QuantileQuestion(), "quantiled"):
             answer = _ANSWER.read(header)
-        case ScoreQuestion(), "scored":
+        case questions.ScoreQuestion(), "scored":
             answer = _scored(question, header, arrays)
-        case DiscoverQuestion(query=query), "discovered":
+        case questions.DiscoverQuestion(query=query), "discovered":
             if len(arrays) != 2:
                 raise FrameError("expected keys and their counts")
             keys, values = map(integers, arrays)
             if values.ndim != 1 or keys.shape != (len(values), len(query.columns)):
                 raise FrameError("expected keys and their counts")
             answer = _ANSWER.read(header, query=query, keys=keys, values=values)
-        case ValuesQuestion(), "found":
+        case questions.ValuesQuestion(), "found":
             answer = _found(question, header, arrays)
-        case TrustedQuestion(), "handed_over":
+        case questions.TrustedQuestion(), "handed_over":
             form = _ANSWER.read(header)
-            answer = HandedOver(table_of(form.columns, form.rows, form.has_entity, arrays))
+            answer = questions.HandedOver(
+                table_of(form.columns, form.rows, form.has_entity, arrays)
+            )
         case _:
             raise FrameError("this does not answer the question")
     return answer
 
 
 def _counted(
-    question: CountQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
-) -> Counted:
+    question: questions.CountQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
+) -> questions.Counted:
     queries, forms = question.queries, header.get("measurements")
     if header.keys() != {"type", "measurements"} or not isinstance(forms, list):
         raise FrameError("this is no count")
     if not len(forms) == len(arrays) == len(queries):
         raise FrameError("expected one measurement for each query")
-    return Counted(
+    return questions.Counted(
         tuple(
             _MEASUREMENT(form, count=query, values=integers(array))
             for query, form, array in zip(queries, forms, arrays, strict=True)
@@ -190,8 +178,8 @@ def _counted(
 
 
 def _scored(
-    question: ScoreQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
-) -> Answer:
+    question: questions.ScoreQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
+) -> questions.Answer:
     counts = tuple(each.count for each in question.candidates)
     if len(arrays) != 5 or any(each.shape != (len(counts),) for each in arrays):
         raise FrameError("scores come with their scales and errors, one for each candidate")
@@ -209,8 +197,8 @@ def _scored(
 
 
 def _found(
-    question: ValuesQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
-) -> Answer:
+    question: questions.ValuesQuestion, header: dict[str, Any], arrays: tuple[NDArray[Any], ...]
+) -> questions.Answer:
     if len(arrays) != 2 or arrays[0].dtype != np.uint8:
         raise FrameError("values come with their counts")
     try:

@@ -10,26 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from app.engine.privacy import queries
 from app.engine.privacy.certificate import columns_of, quantile_to_wire, query_to_wire
 from app.engine.privacy.journal import Record
-from app.engine.privacy.queries import (
-    SCORE_STEP,
-    Count,
-    Discovered,
-    FoundValues,
-    Keys,
-    Measurement,
-    Query,
-    Scored,
-    Sum,
-    TupleCount,
-    Tuples,
-    Values,
-)
 from app.engine.privacy.questions import AnsweredQuantile
 from app.engine.schema import Schema
 
-Table = Measurement | Discovered | FoundValues
+Table = queries.Measurement | queries.Discovered | queries.FoundValues
 Texts = NDArray[np.object_]
 
 
@@ -43,7 +30,7 @@ def measurement_to_wire(record: Record, schema: Schema) -> dict[str, Any]:
     """
     cost = {"question": record.question, "loss": record.loss.as_wire()}
     match record.answer:
-        case Scored() as scored:
+        case queries.Scored() as scored:
             return _scored_to_wire(scored) | cost
         case AnsweredQuantile() as quantile:
             return _quantile_to_wire(quantile, schema) | cost
@@ -51,10 +38,14 @@ def measurement_to_wire(record: Record, schema: Schema) -> dict[str, Any]:
             return _table_to_wire(table, schema) | cost
 
 
+# Their cells are listed one by one, not spanned by the axes of columns.
+_LISTED = (queries.Keys, queries.TupleCount, queries.Values)
+
+
 def _table_to_wire(measurement: Table, schema: Schema) -> dict[str, Any]:
     query = _query(measurement)
-    is_listed = isinstance(query, Keys | TupleCount | Values)
-    axes = [] if isinstance(query, Keys | TupleCount | Values) else _axes(query, schema)
+    is_listed = isinstance(query, _LISTED)
+    axes = [] if isinstance(query, _LISTED) else _axes(query, schema)
     wire = {
         "columns": [{"name": name, "cells": labels} for name, labels in axes],
         "values": measurement.values.reshape(-1).tolist(),
@@ -68,9 +59,9 @@ def _table_to_wire(measurement: Table, schema: Schema) -> dict[str, Any]:
         names, cells = _places(measurement, schema)
         pairs = zip(names.tolist(), cells.tolist(), strict=True)
         wire["listed"] = [dict(zip(*pair, strict=True)) for pair in pairs]
-    if isinstance(measurement, Discovered | FoundValues):
+    if isinstance(measurement, queries.Discovered | queries.FoundValues):
         wire["threshold"] = measurement.threshold
-    elif isinstance(query, Sum):
+    elif isinstance(query, queries.Sum):
         wire["step"] = measurement.step
     return wire
 
@@ -103,18 +94,18 @@ _LONG_FORM = pa.schema(
 )
 
 
-def _scored_to_wire(scored: Scored) -> dict[str, Any]:
-    errors = (scored.standard_error / SCORE_STEP).tolist()
+def _scored_to_wire(scored: queries.Scored) -> dict[str, Any]:
+    errors = (scored.standard_error / queries.SCORE_STEP).tolist()
     totals = scored.reference_totals.tolist()
     return {
         "columns": [],
         "values": _score_steps(scored).tolist(),
         "noise": f"discrete {scored.noise}",
-        "scale": float(scored.scale.min()) / SCORE_STEP,
+        "scale": float(scored.scale.min()) / queries.SCORE_STEP,
         "standard_error": min(errors),
         "sensitivity": {
-            "l1": scored.l1_sensitivity / SCORE_STEP,
-            "l2": scored.l2_sensitivity / SCORE_STEP,
+            "l1": scored.l1_sensitivity / queries.SCORE_STEP,
+            "l2": scored.l2_sensitivity / queries.SCORE_STEP,
         },
         "contribution": {"scores": len(scored.counts)},
         "candidates": [
@@ -126,7 +117,7 @@ def _scored_to_wire(scored: Scored) -> dict[str, Any]:
             }
             for count, total, error in zip(scored.counts, totals, errors, strict=True)
         ],
-        "step": SCORE_STEP,
+        "step": queries.SCORE_STEP,
     }
 
 
@@ -175,11 +166,11 @@ def _quantile_long_form(number: int, record: Record, schema: Schema) -> pa.Table
     return pa.Table.from_pylist([row], schema=_LONG_FORM)
 
 
-def _score_steps(scored: Scored) -> NDArray[np.int64]:
-    return np.rint(scored.values / SCORE_STEP).astype(np.int64)
+def _score_steps(scored: queries.Scored) -> NDArray[np.int64]:
+    return np.rint(scored.values / queries.SCORE_STEP).astype(np.int64)
 
 
-def _scored_long_form(number: int, question: int, scored: Scored) -> pa.Table:
+def _scored_long_form(number: int, question: int, scored: queries.Scored) -> pa.Table:
     scores = len(scored.counts)
     columns = [list(columns_of(count)) for count in scored.counts]
     return pa.table(
@@ -189,12 +180,12 @@ def _scored_long_form(number: int, question: int, scored: Scored) -> pa.Table:
             pa.array(columns, pa.list_(pa.string())),
             pa.array([[]] * scores, pa.list_(pa.string())),
             pa.array(_score_steps(scored)),
-            pa.array(scored.standard_error / SCORE_STEP),
-            pa.array(scored.scale / SCORE_STEP),
+            pa.array(scored.standard_error / queries.SCORE_STEP),
+            pa.array(scored.scale / queries.SCORE_STEP),
             pa.repeat(f"discrete {scored.noise}", scores),
             pa.array([count.contribution.rule for count in scored.counts]),
             pa.nulls(scores, pa.string()),
-            pa.array(np.full(scores, SCORE_STEP)),
+            pa.array(np.full(scores, queries.SCORE_STEP)),
             pa.nulls(scores, pa.float64()),
         ],
         schema=_LONG_FORM,
@@ -203,15 +194,15 @@ def _scored_long_form(number: int, question: int, scored: Scored) -> pa.Table:
 
 def _long_form(number: int, record: Record, schema: Schema) -> pa.Table:
     measurement = record.answer
-    if isinstance(measurement, Scored):
+    if isinstance(measurement, queries.Scored):
         return _scored_long_form(number, record.question, measurement)
     if isinstance(measurement, AnsweredQuantile):
         return _quantile_long_form(number, record, schema)
     cells = measurement.values.size
     query = _query(measurement)
     names, labels = _places(measurement, schema)
-    step = measurement.step if isinstance(measurement, Measurement) else 1.0
-    sum_of = query.value if isinstance(query, Sum) else None
+    step = measurement.step if isinstance(measurement, queries.Measurement) else 1.0
+    sum_of = query.value if isinstance(query, queries.Sum) else None
     return pa.table(
         [
             pa.array(np.full(cells, number)),
@@ -231,22 +222,22 @@ def _long_form(number: int, record: Record, schema: Schema) -> pa.Table:
     )
 
 
-def _query(measurement: Table) -> Query | Keys | Values:
-    return measurement.count if isinstance(measurement, Measurement) else measurement.query
+def _query(measurement: Table) -> queries.Query | queries.Keys | queries.Values:
+    return measurement.count if isinstance(measurement, queries.Measurement) else measurement.query
 
 
 def _noise(measurement: Table) -> str:
-    return measurement.noise if isinstance(measurement, Measurement) else "gaussian"
+    return measurement.noise if isinstance(measurement, queries.Measurement) else "gaussian"
 
 
 def _places(measurement: Table, schema: Schema) -> tuple[Texts, Texts]:
     """For each value the columns that it is about and its cells there, both (values, width)."""
-    if isinstance(measurement, FoundValues):
+    if isinstance(measurement, queries.FoundValues):
         cells = np.array(measurement.texts, dtype=object).reshape(-1, 1)
         return np.full(cells.shape, measurement.query.column, dtype=object), cells
-    if isinstance(measurement, Discovered):
+    if isinstance(measurement, queries.Discovered):
         return _picked(measurement.keys, _axes(measurement.query, schema))
-    if isinstance(measurement.count, TupleCount):
+    if isinstance(measurement.count, queries.TupleCount):
         return _of_tuples(measurement.count.tuples, schema)
     shape = measurement.shape
     places = np.indices(shape).reshape(len(shape), measurement.values.size).T
@@ -263,18 +254,20 @@ def _picked(
     return names, cells
 
 
-def _of_tuples(tuples: Tuples, schema: Schema) -> tuple[Texts, Texts]:
+def _of_tuples(tuples: queries.Tuples, schema: Schema) -> tuple[Texts, Texts]:
     axes = _axes(tuples, schema)
     names = [name for name, labels in axes for _ in labels]
     cells = [label for _, labels in axes for label in labels]
     return np.array(names, dtype=object)[tuples.items], np.array(cells, dtype=object)[tuples.items]
 
 
-def _axes(query: Query | Keys | Tuples, schema: Schema) -> list[tuple[str, list[str]]]:
+def _axes(
+    query: queries.Query | queries.Keys | queries.Tuples, schema: Schema
+) -> list[tuple[str, list[str]]]:
     """Each column, or the function, with the labels of its cells."""
-    if isinstance(query, Count) and query.function is not None:
+    if isinstance(query, queries.Count) and query.function is not None:
         return [(query.function.to_json()["function"], list(query.function.labels))]
-    parts = query.parts if isinstance(query, Tuples) else {}
+    parts = query.parts if isinstance(query, queries.Tuples) else {}
     return [
         (
             name,

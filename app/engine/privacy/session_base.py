@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from app.engine.privacy import questions
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import (
     Candidate,
@@ -18,21 +19,6 @@ from app.engine.privacy.queries import (
     Sum,
     TupleCount,
     Values,
-)
-from app.engine.privacy.questions import (
-    Answer,
-    Counted,
-    CountQuestion,
-    DiscoverQuestion,
-    HandedOver,
-    Quantiled,
-    QuantileQuestion,
-    Question,
-    ScoreQuestion,
-    Selected,
-    SelectQuestion,
-    TrustedQuestion,
-    ValuesQuestion,
 )
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
@@ -55,7 +41,7 @@ class Session(ABC):
     remaining: PrivacyLoss
 
     @abstractmethod
-    def _answer_to(self, question: Question) -> Answer:
+    def _answer_to(self, question: questions.Question) -> questions.Answer:
         """The answer of the kind that the question has."""
 
     def count(
@@ -68,9 +54,11 @@ class Session(ABC):
         what its contribution rule says (see `sensitivity`). Counts, sums and counts of tuples may
         be mixed: they are one joint measurement.
         """
-        question = CountQuestion(tuple(queries), loss, None if shares is None else tuple(shares))
+        question = questions.CountQuestion(
+            tuple(queries), loss, None if shares is None else tuple(shares)
+        )
         answer = self._answer_to(question)
-        assert isinstance(answer, Counted)
+        assert isinstance(answer, questions.Counted)
         return answer.measurements
 
     def sum(
@@ -87,22 +75,22 @@ class Session(ABC):
         self, candidates: Sequence[Candidate], loss: PrivacyLoss, winners: int = 1
     ) -> tuple[int, ...]:
         """Indices of the `winners` noisily largest scores, best first; `loss` pays for all."""
-        answer = self._answer_to(SelectQuestion(tuple(candidates), loss, winners))
-        assert isinstance(answer, Selected)
+        answer = self._answer_to(questions.SelectQuestion(tuple(candidates), loss, winners))
+        assert isinstance(answer, questions.Selected)
         return answer.winners
 
     def scores(self, candidates: Sequence[Candidate], loss: PrivacyLoss) -> Scored:
         """Noisy distances of all candidates from their references: arrays of shape
         (candidates,), float64, in counts. One joint measurement; `expected_distance_errors` of
         `scores` gives its standard errors beforehand."""
-        answer = self._answer_to(ScoreQuestion(tuple(candidates), loss))
+        answer = self._answer_to(questions.ScoreQuestion(tuple(candidates), loss))
         assert isinstance(answer, Scored)
         return answer
 
     def quantile(self, query: Quantile, loss: PrivacyLoss) -> float:
         """A point of the query's grid near the quantile (see `quantiles`)."""
-        answer = self._answer_to(QuantileQuestion(query, loss))
-        assert isinstance(answer, Quantiled)
+        answer = self._answer_to(questions.QuantileQuestion(query, loss))
+        assert isinstance(answer, questions.Quantiled)
         return answer.value
 
     def discover(self, query: Keys, loss: PrivacyLoss) -> Discovered:
@@ -111,7 +99,7 @@ class Session(ABC):
 
         `loss` is in rho with a delta above 0 (see `discovery`); a pure session refuses.
         """
-        answer = self._answer_to(DiscoverQuestion(query, loss))
+        answer = self._answer_to(questions.DiscoverQuestion(query, loss))
         assert isinstance(answer, Discovered)
         return answer
 
@@ -120,13 +108,13 @@ class Session(ABC):
         shape (values,). Costs what `discover` costs, and comes before any other question:
         afterwards `schema` lists the values and the column is coded by them.
         """
-        answer = self._answer_to(ValuesQuestion(query, loss))
+        answer = self._answer_to(questions.ValuesQuestion(query, loss))
         assert isinstance(answer, FoundValues)
         return answer
 
     def trusted_call(self, loss: PrivacyLoss) -> Table:
         """The bounded table itself as stored codes, private: only for a synthesizer that the
         admin has declared. Others are refused."""
-        answer = self._answer_to(TrustedQuestion(loss))
-        assert isinstance(answer, HandedOver)
+        answer = self._answer_to(questions.TrustedQuestion(loss))
+        assert isinstance(answer, questions.HandedOver)
         return answer.table

@@ -70,10 +70,7 @@ def pack(frame: Frame) -> bytes:
     arrays = [_little_endian(array) for array in frame.arrays]
     listed = [{"dtype": array.dtype.str, "shape": list(array.shape)} for array in arrays]
     header = json.dumps(
-        {**frame.header, "arrays": listed},
-        allow_nan=False,
-        sort_keys=True,
-        separators=(",", ":"),
+        {**frame.header, "arrays": listed}, allow_nan=False, sort_keys=True, separators=(",", ":")
     ).encode()
     bodies = [array.reshape(-1).view(np.uint8).data for array in arrays]
     size = sum(len(body) for body in bodies)

@@ -22,7 +22,7 @@ from app.engine.graphical.run import (
     TableRun,
 )
 from app.engine.graphical.spanning_tree import TreePrior, choose_tree, least_loss, selection_seconds
-from app.engine.method import Case, Example, Needs, Params, Problem, PublicFacts, Question, Step
+from app.engine.method import Case, Example, Needs, Params, PublicFacts, Question, Step
 from app.engine.method.needs import step_faults
 from app.engine.prior.drift import PriorLimits, drawn_cells, prior_errors
 from app.engine.prior.public_model import most_pair_cells, pairs_within
@@ -30,9 +30,6 @@ from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import PrivacyUnit
-
-# A selection offers every pair, and a question holds no more than it can.
-MOST_COLUMNS = 200
 
 # Counts and their copy through the pipe, then about a dozen vectors of the descent.
 _BYTES_PER_CELL = 160
@@ -90,9 +87,6 @@ class Mst(GraphicalMethod):
     def auto_reason(self, columns: int, unit: PrivacyUnit, public: PublicFacts | None) -> str:
         del columns, unit, public
         return "`mst` measures a single tree of pairs, and so needs less memory and time"
-
-    def refusals(self, axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-        return (*problems, _too_many_columns(axes)) if len(axes.names) > MOST_COLUMNS else ()
 
     def prior_tree_cells(self, axes: Axes, params: MstParams) -> int:
         # Edges of the spanning tree are joined to it.
@@ -197,14 +191,6 @@ def _most_pair_cells(params: MstParams, axes: Axes, *, is_public: bool) -> int:
     """With a public table each pair's reference is sent cell by cell."""
     most = params.most_pair_cells
     return min(most, most_pair_cells(axes)) if is_public else most
-
-
-def _too_many_columns(axes: Axes) -> Problem:
-    return Problem(
-        "/params/columns",
-        f"a tree would be chosen over {len(axes.names)} columns; {MOST_COLUMNS} are the most",
-        "name fewer columns",
-    )
 
 
 def _pair_cells(axes: Axes, most: int) -> list[int]:

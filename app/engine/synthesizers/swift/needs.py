@@ -29,9 +29,6 @@ from app.engine.synthesizers.swift.budget import (
 from app.engine.synthesizers.swift.params import SwiftParams
 from app.engine.synthesizers.swift.tuning import TUNING
 
-# A question scores every pair, and holds no more than it can.
-MOST_COLUMNS = 200
-
 # Cells of all pairs that are scored: counting them takes a few seconds.
 MOST_SCORED_CELLS = 2**26
 
@@ -65,10 +62,6 @@ def prior_cells(params: SwiftParams, noise: float = 1.0) -> int:
     is_useless = noise < TUNING.noise_of_no_prior
     part = 0.0 if is_useless else min(noise / TUNING.noise_of_whole_prior, 1.0)
     return max(1, int(most * part))
-
-
-def refusals(axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    return (*problems, _too_many_columns(axes)) if len(axes.names) > MOST_COLUMNS else ()
 
 
 def marginal_needs(case: Case, plan: PreparationPlan, params: SwiftParams) -> Needs:
@@ -178,12 +171,4 @@ def _choosing(columns: int, tree: int, has_public: bool) -> Step:
         times * (columns**3 * _CHOOSING_SECONDS + tree * _FITTING_SECONDS),
         f"choosing among the pairs of {columns} columns and fitting {tree} cells",
         "choose fewer columns, or a smaller `most_cells`",
-    )
-
-
-def _too_many_columns(axes: Axes) -> Problem:
-    return Problem(
-        "/params/columns",
-        f"pairs would be chosen of {len(axes.names)} columns; {MOST_COLUMNS} are the most",
-        "name fewer columns",
     )

@@ -59,9 +59,6 @@ class Swift(GraphicalMethod):
     def form_problems(self, axes: Axes, params: SwiftParams) -> tuple[Problem, ...]:
         return needs.form_problems(axes, params)
 
-    def refusals(self, axes: Axes, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-        return needs.refusals(axes, problems)
-
     def prior_tree_cells(self, axes: Axes, params: SwiftParams) -> int:
         del axes
         return needs.prior_cells(params)
