@@ -86,6 +86,8 @@ def bring_machine_code(env: Virtualenv) -> None:
     for stored in (REPOSITORY / "app").rglob("__pycache__/*.nb[ic]"):
         folder = stored.parents[1]
         module = folder / f"{stored.name.partition('.')[0]}.py"
+        if not module.exists():
+            continue  # Numba keeps the machine code of a module that has gone or was renamed.
         copy = installed / module.relative_to(REPOSITORY / "app")
         assert copy.read_bytes() == module.read_bytes()
         # Numba knows a source by its time and size. The file is one of uv's cache, so that its
