@@ -92,7 +92,9 @@ def test_a_guarantee_without_delta_sets_nothing_aside(
 class Guest:
     """A third party with approximate steps."""
 
+    name = "guest"
     Params = Histogram.Params
+    fit = load = Histogram.load
 
     def check(self, *_: Any) -> Preflight:
         return Preflight(1, 1, 1.0)

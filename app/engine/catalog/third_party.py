@@ -18,9 +18,22 @@ from app.engine.method import CountsTable, ExpectedError, Model, Preflight, Prob
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import Table
 
+# Without these there is nothing to run, or nothing to sample again.
+_REQUIRED = ("check", "fit", "load")
+
 
 def adapted(theirs: Any) -> Synthesizer:
-    """A synthesizer with every member of the contract, whatever `theirs` inherits."""
+    """A synthesizer with every member of the contract, whatever `theirs` inherits.
+
+    Raises `TypeError` if a required member is missing: the code is loaded to describe and to check
+    a request, so it is refused before anything is charged.
+    """
+    missing = [each for each in _REQUIRED if not callable(getattr(theirs, each, None))]
+    if missing or not isinstance(getattr(theirs, "name", None), str):
+        raise TypeError(
+            f"a synthesizer has a `name` and the methods {', '.join(_REQUIRED)};"
+            f" missing here: {', '.join(missing) or 'name'}"
+        )
     return _Adapted(theirs)
 
 

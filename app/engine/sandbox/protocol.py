@@ -396,8 +396,9 @@ def reply_of(frame: Frame) -> Any:
 def checked_frame(preflight: Preflight) -> Frame:
     least = preflight.least_expected_error
     return _Checked(
-        preflight.cells,
-        preflight.memory_bytes,
+        # A third party may count with numpy.
+        int(preflight.cells),
+        int(preflight.memory_bytes),
         _finite(preflight.expected_error),
         preflight.problems,
         None if least is None else _finite(least),

@@ -75,12 +75,33 @@ def test_only_the_admin_makes_a_third_party_declared(installed: Installed) -> No
 
 
 def test_a_third_party_is_made_by_loading_it(installed: Installed) -> None:
-    installed.distribution(
-        "maker", "made = maker:Made", "class Made:\n    name = 'made'\n    title = 'Seven'\n"
-    )
+    installed.distribution("maker", "made = maker:Made", made("check", "fit", "load"))
     assert registry.load("made").title == "Seven"
     with pytest.raises(UnknownSynthesizer):
         registry.builtin("made")
+
+
+@pytest.mark.parametrize("missing", ["check", "fit", "load"])
+def test_a_third_party_without_a_required_method_is_refused(
+    missing: str, installed: Installed
+) -> None:
+    methods = {"check", "fit", "load"} - {missing}
+    installed.distribution("maker", "made = maker:Made", made(*methods))
+    with pytest.raises(TypeError, match=f"missing here: {missing}"):
+        registry.load("made")
+
+
+@pytest.mark.parametrize("code", ["Made = 5\n", "def Made(): pass\n"], ids=["number", "function"])
+def test_what_is_no_synthesizer_is_refused(code: str, installed: Installed) -> None:
+    installed.distribution("maker", "made = maker:Made", code)
+    with pytest.raises(TypeError, match="a synthesizer has a `name`"):
+        registry.load("made")
+
+
+def made(*methods: str) -> str:
+    """The code of a class with these methods."""
+    lines = ["class Made:", "    name = 'made'", "    title = 'Seven'"]
+    return "\n".join([*lines, *(f"    def {each}(self, *_): pass" for each in methods)]) + "\n"
 
 
 def test_a_built_in_keeps_its_name(installed: Installed, caplog: pytest.LogCaptureFixture) -> None:
