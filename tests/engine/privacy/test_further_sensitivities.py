@@ -296,7 +296,7 @@ def test_sums_of_categories_are_of_their_values() -> None:
         (Sum("size", 41.2, 41.7), "grid"),
         (Sum("fare", 0, 1e12), "2\\^32"),
         (TupleCount(Tuples(("zone",), {}, np.array([[7]])), 1), "item"),
-        (TupleCount(Tuples(("zone", "size"), {}, np.array([[4, 0]])), 1), "rise"),
+        (TupleCount(Tuples(("zone", "size"), {}, np.array([[4, 0]])), 1), "increasing"),
         (TupleCount(Tuples(("zone",), {}, np.array([[0], [0]])), 1), "twice"),
         (TupleCount(Tuples(("zone", "zone"), {}, np.array([[0]])), 1), "once"),
     ],

@@ -295,8 +295,8 @@ def test_steps_are_signed_integers() -> None:
     [
         ([[3], [200]], "outside"),
         ([[-1], [200]], "outside"),
-        ([[1, 1], [200, 300]], "rise"),
-        ([[2, 0], [200, 300]], "rise"),
+        ([[1, 1], [200, 300]], "increasing"),
+        ([[2, 0], [200, 300]], "increasing"),
         ([[0, 1]], "places"),
         ([0, 1], "places"),
         ([[0.0], [1.0]], "integers"),
