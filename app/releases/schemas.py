@@ -263,7 +263,7 @@ class PreflightOut(BaseModel):
         description="Why it was picked, and why those before it could not run; null where"
         " the request names it, and where no method can run because of `problems`.",
         examples=[
-            "`swift` came nearest to the truth on tables of nearly every kind, in seconds (14"
+            "`swift` had the least error on most kinds of tables that were measured, in seconds (14"
             " columns of 588 cells, unit: row, noise of about 34 rows in a cell of a column)"
         ],
     )

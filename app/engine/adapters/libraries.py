@@ -47,7 +47,7 @@ LIBRARIES: Mapping[str, Library] = {
     "smartnoise": Library("smartnoise", "smartnoise-synth", 600 * 2**20, 200, 64),
 }
 
-# Methods that break what a declared third party must keep to; see the page on adapters.
+# Methods that are not offered: each takes something from the private table without noise.
 LEFT_OUT: Mapping[str, str] = {
     "dpmm:privbayes": "it reads the exact number of rows, for the sensitivity of its scores",
     "smartnoise:dpctgan": "it reads the exact number of rows, for its rate of sampling",

@@ -24,7 +24,6 @@ from app.engine.adapters.libraries import LIBRARIES, library_of
 from app.engine.adapters.params import AdaptedParams, AimParams, DpmmAimParams, MstParams
 from app.engine.adapters.running import Order, run
 from app.engine.columns.axes import Axes, choose_axes
-from app.engine.columns.resources import header_cells
 from app.engine.graphical.table_model import TableModel
 from app.engine.method import Case, Limits, Needs, Problem, Progress, Session, Synthesizer
 from app.engine.method.needs import table_bytes
@@ -72,7 +71,7 @@ class Adapted(Synthesizer, Generic[P]):
             memory_bytes=self._memory_bytes(axes, cells, limits),
             draws=sum(axes.shape),
             columns=len(axes.names),
-            header_cells=header_cells(axes),
+            header_cells=axes.header_cells,
             expected_error=self._error(axes, case.budget),
             problems=problems + self.problems(axes, params),
         )

@@ -70,6 +70,7 @@ class Request:
             return None
         budget = UnitBudget(self.unit, self.loss)
         columns, _ = budget.split((_FOR_COLUMNS, 1 - _FOR_COLUMNS))
+        # So many cells that no limit of a histogram lowers the noise.
         return expected_error(Contribution(), 2**62, columns.of_each(len(self.axes.names)))
 
     def __str__(self) -> str:
@@ -101,6 +102,7 @@ def _ranked() -> list[Synthesizer]:
     """The built-ins that rank themselves, the lowest rank first."""
     built_ins = [registry.builtin(name) for name in registry.built_ins()]
     ranked = [(each.auto_rank, each) for each in built_ins if each.auto_rank is not None]
+    # By name where two ranks are equal, so that the pick does not hang on the order of files.
     return [each for _, each in sorted(ranked, key=lambda pair: (pair[0], pair[1].name))]
 
 

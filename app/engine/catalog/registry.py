@@ -187,8 +187,10 @@ def _third_parties() -> list[EntryPoint]:
 
 
 def _refusal(point: EntryPoint, times_named: Counter[str]) -> str | None:
+    # A distribution of the same machine must not take the place of code that is reviewed.
     if point.name in built_ins() or point.name == AUTO:
         return "the name belongs to Halftone"
+    # Which one ran would depend on the order of installation.
     if times_named[point.name] > 1:
         return "several distributions claim the name"
     if not _NAME.fullmatch(point.name):

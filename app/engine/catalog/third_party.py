@@ -55,6 +55,7 @@ class _Adapted(Synthesizer):
 
     @property
     def looks_at_public_rows(self) -> bool:
+        # The base class has `check_public` too, so having it says nothing of one that inherits.
         if isinstance(self._theirs, Synthesizer):
             return self._theirs.looks_at_public_rows
         return hasattr(self._theirs, "check_public")

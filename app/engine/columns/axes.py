@@ -51,6 +51,11 @@ class Axes:
     def cells(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def header_cells(self) -> int:
+        """Cells whose edges a message about these columns describes."""
+        return sum(self.shape) + sum(grouping.cells for grouping in self.sub_bins.values())
+
     def to_json(self) -> list[list[Any]]:
         return [[name, grouping.to_json()] for name, grouping in self.groupings.items()]
 

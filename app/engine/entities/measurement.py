@@ -24,7 +24,7 @@ from app.engine.columns.contribution import expected_error, noise_scale
 from app.engine.columns.table_size import SMALLEST_VARIANCE, SizeEstimate, pooled, pooled_variance
 from app.engine.entities.assignment import grouping_bytes
 from app.engine.entities.model import Entities
-from app.engine.entities.params import EntityForm, chosen_columns, column_problems, has_entities
+from app.engine.entities.params import EntityForm, chosen_columns, column_problems
 from app.engine.entities.profiles import ColumnProfile, RowsPerEntity, row_edges
 from app.engine.entities.tuning import TUNING
 from app.engine.grouping import Grouping
@@ -88,7 +88,7 @@ class MeasuredEntities:
 def plan_entities(axes: Axes, form: EntityForm, budget: UnitBudget) -> EntityPlan:
     """What is asked of entities with a share of `budget`; public facts alone."""
     problems = column_problems(form, axes)
-    if not has_entities(budget.unit):
+    if not budget.unit.repeats:
         return EntityPlan(axes, (), None, budget, 0, problems)
     columns = chosen_columns(form, axes)
     spent, rest = budget.split((form.share, 1 - form.share))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.table_size import Size
 from app.engine.entities.assignment import Target, grouped
-from app.engine.entities.params import MOST_COLUMNS, has_entities
+from app.engine.entities.params import MOST_COLUMNS
 from app.engine.entities.profiles import ColumnProfile, RowsPerEntity
 from app.engine.method.model_file import ModelFormatError
 from app.engine.schema import PrivacyUnit
@@ -76,7 +76,7 @@ class Entities:
         if "entities" not in header:
             return None
         columns = header["entities"]
-        if not has_entities(unit):
+        if not unit.repeats:
             raise ModelFormatError("the stored model is of another privacy unit")
         is_list = isinstance(columns, list) and len(columns) <= MOST_COLUMNS
         if not is_list or not all(isinstance(each, str) for each in columns):

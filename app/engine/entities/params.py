@@ -7,7 +7,6 @@ from pydantic import Field
 from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.entities.tuning import TUNING
 from app.engine.method import Params, Problem
-from app.engine.schema import PrivacyUnit
 
 MOST_COLUMNS = 12
 
@@ -29,11 +28,6 @@ class EntityForm(Params):
         "evenly its rows are spread over them. If omitted: of the columns without bins the four "
         "with the most cells, then of the others.",
     )
-
-
-def has_entities(unit: PrivacyUnit) -> bool:
-    """Whether a unit can have several rows, so that there is something to measure."""
-    return unit.kind == "entity" and unit.max_rows > 1
 
 
 def chosen_columns(form: EntityForm, axes: Axes) -> tuple[str, ...]:

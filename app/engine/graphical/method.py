@@ -43,7 +43,6 @@ from app.engine.prior.drift import (
 )
 from app.engine.prior.entities.model import PublicReweightedModel, holds_public_entities, load_model
 from app.engine.prior.public_model import Pair
-from app.engine.public.rows import readable
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 
@@ -131,7 +130,7 @@ class GraphicalMethod(Synthesizer):
     ) -> Any:
         # The budget is split only now: it depends on what bins and entities have cost.
         table = self.prepared(session, prepare(session, params, progress), params)
-        source = PublicSource(public, readable(public, session.schema, table.axes.names)[1])
+        source = PublicSource.of(public, session.schema, table.axes.names)
         budget = self.weights(table, params, source).split(table.budget.loss)
         progress(0.02, "measuring columns")
         one_ways = measure_one_ways(

@@ -66,12 +66,11 @@ def plan_preparation(case: Case, params: PreparationParams) -> PreparationPlan:
     # Of a histogram so large that its number of cells limits no rule.
     one, most = (expected_error(rule, 2**62, entities.rest) for rule in (least, contribution))
     columns = sum(plan.axes.shape)
-    sub_bins = sum(grouping.cells for grouping in plan.axes.sub_bins.values())
     needs = Needs.of_table(len(plan.axes.names), case.limits) + Needs(
         cells=columns,
         memory_bytes=zeros_bytes(case.schema) + entities.memory_bytes(case.limits),
         draws=columns + plan.draws + entities.draws,
-        header_cells=columns + sub_bins,
+        header_cells=plan.axes.header_cells,
         problems=problems,
     )
     return PreparationPlan(
@@ -103,7 +102,9 @@ def prepare(session: Session, params: PreparationParams, progress: Progress) -> 
     progress(0.01, "measuring bins and entities")
     axes = plan.measure(session)
     # Entities before columns: what is measured of them decides how a unit counts in the columns.
-    entities = plan_entities(axes, params.entities, plan.left(session)).measure(session)
+    entities = None
+    if session.unit.repeats:
+        entities = plan_entities(axes, params.entities, plan.left(session)).measure(session)
     left = plan.left(session)
     rule = _contribution(params, axes, entities, left)
     return PreparedTable(axes, rule, left, entities)

@@ -16,7 +16,8 @@ from app.engine.method import Progress, Session
 from app.engine.prior.drift import PublicPrior
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count
-from app.engine.public.rows import PublicRows
+from app.engine.public.rows import PublicDataUnfit, PublicRows, read_public
+from app.engine.schema import Schema
 from app.engine.table import PublicTable
 
 
@@ -46,6 +47,7 @@ class BudgetWeights:
     reserve: float = 0.0
 
     def split(self, loss: PrivacyLoss) -> TableBudget:
+        # The kernel's split gives nothing where the weight is 0, and rounds down elsewhere.
         weights = (self.one_way, self.prior, self.selection, self.marginals, self.reserve)
         return TableBudget(*loss.split(weights))
 
@@ -57,6 +59,16 @@ class PublicSource:
 
     table: PublicTable | None = None
     rows: PublicRows | None = None
+
+    @classmethod
+    def of(cls, public: PublicTable | None, schema: Schema, columns: Sequence[str]) -> PublicSource:
+        """Rows that do not fit are no error here: the release is charged already."""
+        if public is None:
+            return cls()
+        try:
+            return cls(public, read_public(public, schema, columns))
+        except PublicDataUnfit:
+            return cls(public)
 
 
 @dataclass(frozen=True, slots=True)

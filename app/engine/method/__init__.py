@@ -6,13 +6,10 @@ deterministic function of params, seed and answers, so that a lost run can be re
 """
 
 from app.engine.method.case import Case, Limits, PublicChunks, PublicFacts
-from app.engine.method.example import Example
-from app.engine.method.expected_error import ExpectedError
-from app.engine.method.model import CountsTable, Model
-from app.engine.method.needs import Needs, Question, Step
+from app.engine.method.model import CountsTable, ExpectedError, Model
+from app.engine.method.needs import Needs, Preflight, Problem, Question, Step
 from app.engine.method.params import Params
-from app.engine.method.preflight import Preflight, Problem
-from app.engine.method.synthesizer import Output, Progress, PublicUse, Synthesizer
+from app.engine.method.synthesizer import Example, Output, Progress, PublicUse, Synthesizer
 from app.engine.privacy.session_base import Session
 
 __all__ = [

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.engine.method.case import Limits
-from app.engine.method.preflight import Preflight, Problem
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD
 
 # The kernel counts no more cells in one question.
 MOST_QUESTION_CELLS = 2**27
+
+# It counts histograms in batches of no more exact cells, if none has more by itself, and keeps so
+# many for later questions.
+_CELLS_AT_ONCE = 2**20
+_CELLS_KEPT = 2**23
 
 # Edges and merges of so many cells fit a message's header.
 MOST_COLUMN_CELLS = 500_000
@@ -51,9 +55,40 @@ def table_bytes(columns: int, limits: Limits) -> int:
     return _PROCESS_BYTES + sampled_rows(limits) * 8 * held
 
 
+def counting_bytes(cells: int, largest: int = 0) -> int:
+    """Memory of the kernel for a question over `cells` cells, `largest` in one histogram."""
+    return 8 * (max(min(cells, _CELLS_AT_ONCE), largest) + min(cells, _CELLS_KEPT))
+
+
 def sampled_rows(limits: Limits) -> int:
     """The most rows of the first sample."""
     return limits.max_total_rows if limits.rows is None else limits.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a request, where (JSON pointer), and what to do about it."""
+
+    pointer: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What a run would need and give, from public facts only.
+
+    `expected_error` is the standard deviation of the noise in one measured cell, in counts: where
+    the run is yet to choose how much an entity may count, under the rule of the largest noise that
+    it may choose, and `least_expected_error` under that of the smallest (None: it is the same).
+    A run with `problems` is refused before anything is charged.
+    """
+
+    cells: int
+    memory_bytes: int
+    expected_error: float
+    problems: tuple[Problem, ...] = ()
+    least_expected_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
 from app.engine.method import params as form
 from app.engine.method.case import Case, Limits, PublicChunks, PublicFacts
-from app.engine.method.example import Example
 from app.engine.method.model import Model
-from app.engine.method.needs import Needs
-from app.engine.method.preflight import Preflight, Problem
+from app.engine.method.needs import Needs, Preflight, Problem
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.session_base import Session
 from app.engine.schema import PrivacyUnit, Schema
@@ -25,6 +24,27 @@ PublicUse = Literal["no", "optional", "required"]
 
 # What a sample of a release may hold: synthetic rows, or post-processed counts.
 Output = Literal["rows", "counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request of a release, as the API description shows it beside a method's form: `params` fit
+    the form; `rows` None asks for the noisy count of rows."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: Mapping[str, Any] = field(default_factory=lambda: {"epsilon": 1, "delta": 1e-6})
+    rows: int | None = None
+
+    def request(self, synthesizer: str, public_dataset: str | None = None) -> dict[str, Any]:
+        """The body of the request, without what is left out."""
+        body = {
+            "synthesizer": synthesizer,
+            "params": dict(self.params),
+            "guarantee": dict(self.guarantee),
+            "rows": self.rows,
+            "public_dataset": public_dataset,
+        }
+        return {name: value for name, value in body.items() if value is not None}
 
 
 class Progress(Protocol):

@@ -34,12 +34,14 @@ def fit_problems(
     known = [name for name in columns if schema.column(name).discovers is None]
     # Columns with few codes first: they are quickly translated, and leave fewer rows to the others.
     known.sort(key=lambda name: public.schema.column(name).codes)
+    # A rule with a column that is passed over can be kept by what will be found for it.
     rules = [rule for rule in constraints if set(rule.columns) <= set(known)]
     places = [_Places(schema.column(name), public.schema.column(name)) for name in known]
     rows = 0
     for chunk in public.chunks(known) if known else ():
         codes = _fitting(places, chunk)
         if codes is not None and not _all_broken(codes, rules):
+            # One row is enough for a run, so no more is read of a table that may be large.
             return ()
         rows += len(chunk[known[0]])
     return (_problem(rows, is_ruled=bool(rules)),) if rows else ()

@@ -33,6 +33,7 @@ class DistinctCells:
     @classmethod
     def of(cls, public: PublicRows, cells: Cells, size: int, limit: int) -> DistinctCells:
         """`cells`: the cell of each public row in a histogram of `size` cells."""
+        # One number for each pair of entity and cell, so that one sort groups both.
         pairs, of_row, rows = np.unique(
             public.entity * size + cells, return_inverse=True, return_counts=True
         )
@@ -79,8 +80,10 @@ def _amounts(rule: Contribution, cells: Cells, size: int, rows: PublicRows) -> F
     distinct = DistinctCells.of(rows, cells, size, rule.limit or 1)
     if rule.rule == "clipped":
         assert rule.norm is not None
+        # As the kernel clips: the vector of an entity's counts by cell, to an L2 norm.
         squares = np.bincount(distinct.entity, distinct.rows.astype(np.float64) ** 2, rows.entities)
         clipped: Floats = np.minimum(1.0, rule.norm / np.sqrt(squares))[rows.entity]
         return clipped
+    # Shared out, so that the rows of an entity in a cell add up to what it counts there.
     of_row: Floats = (distinct.amounts / distinct.rows)[distinct.of_row]
     return of_row

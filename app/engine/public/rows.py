@@ -57,6 +57,7 @@ class PublicRows:
     def bounded(self, unit: PrivacyUnit, rng: np.random.Generator) -> PublicRows:
         """At most `max_rows` rows of each entity, drawn uniformly as the private ones are, and
         entity after entity."""
+        # Random within an entity, so that the first `max_rows` are a uniform draw of its rows.
         order = np.lexsort((rng.random(self.rows), self.entity))
         entity = self.entity[order]
         kept = np.arange(self.rows) - np.searchsorted(entity, entity) < unit.max_rows
@@ -91,6 +92,7 @@ def read_public(public: PublicTable, schema: Schema, columns: Sequence[str]) -> 
         kept &= column != NO_PLACE
     if not kept.any():
         raise PublicDataUnfit("no row of the public dataset fits the private dictionary")
+    # Numbered anew: an entity none of whose rows fits is no entity here.
     ids = np.arange(table.rows) if table.entity is None else table.entity
     found, entity = np.unique(ids[kept], return_inverse=True)
     return PublicRows(
@@ -98,21 +100,6 @@ def read_public(public: PublicTable, schema: Schema, columns: Sequence[str]) -> 
         entity.reshape(-1).astype(np.int64),
         len(found),
     )
-
-
-def readable(
-    public: PublicTable | None, schema: Schema, columns: Sequence[str]
-) -> tuple[PublicTable, PublicRows] | tuple[None, None]:
-    """A public table with the rows that `read_public` reads; neither if no row fits.
-
-    For methods that do without as well: a release is charged before any public row is read.
-    """
-    if public is None:
-        return None, None
-    try:
-        return public, read_public(public, schema, columns)
-    except PublicDataUnfit:
-        return None, None
 
 
 def translated(own: Column, other: Column, codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -33,6 +33,11 @@ class PrivacyUnit:
         if not 1 <= self.max_rows <= MOST_ROWS_PER_ENTITY:
             raise ValueError(f"max_rows must be 1 to {MOST_ROWS_PER_ENTITY}")
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a unit can have several rows, so that there is something to measure of it."""
+        return self.max_rows > 1
+
     def to_wire(self) -> dict[str, Any]:
         if self.kind == "row":
             return {"kind": "row"}

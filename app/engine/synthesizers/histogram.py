@@ -26,7 +26,6 @@ from app.engine.columns.private_bins import (
     delta_for_values,
     plan_axes,
 )
-from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import Size, pooled, size_questions, size_weights
 from app.engine.inference.projection import onto_simplex
 from app.engine.inference.rounding import apportion, round_keeping_margins, shuffled_cells
@@ -45,7 +44,7 @@ from app.engine.method import (
 from app.engine.method.model_file import ModelFormatError, pack, unpack
 from app.engine.method.model_file import counts as stored_counts
 from app.engine.method.needs import bounded
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.privacy.wire import narrowed
@@ -167,7 +166,7 @@ class Histogram(Synthesizer):
             cells=cells,
             memory_bytes=cells * _BYTES_PER_CELL,
             draws=cells + plan.draws,
-            header_cells=header_cells(axes),
+            header_cells=axes.header_cells,
             noise_scale=noise_scale(errors, contribution),
             expected_error=errors[0],
             problems=problems + _cell_problems(axes),

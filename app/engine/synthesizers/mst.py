@@ -9,7 +9,6 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_distance, expected_error, expected_score_error
-from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.method import GraphicalMethod
 from app.engine.graphical.params import TableParams
 from app.engine.graphical.preparation import PreparationPlan, PreparedTable, one_way_errors
@@ -23,7 +22,7 @@ from app.engine.graphical.run import (
 )
 from app.engine.graphical.spanning_tree import TreePrior, choose_tree, least_loss, selection_seconds
 from app.engine.method import Case, Example, Needs, Params, PublicFacts, Question, Step
-from app.engine.method.needs import step_faults
+from app.engine.method.needs import counting_bytes, step_faults
 from app.engine.prior.drift import PriorLimits, drawn_cells, prior_errors
 from app.engine.prior.public_model import most_pair_cells, pairs_within
 from app.engine.prior.tuning import TUNING as TUNING_OF_PRIORS

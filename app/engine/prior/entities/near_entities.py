@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from app.engine.columns.axes import Axes
 from app.engine.columns.estimates import ColumnEstimates
 from app.engine.entities.measurement import MeasuredEntities
-from app.engine.entities.params import has_entities
 from app.engine.method import Problem, PublicFacts, Session
 from app.engine.prior.entities.fitting import (
     fitted,
@@ -176,7 +175,7 @@ def may_use_entities(
     """Whether public entities may be kept, by public facts."""
     if public is None or entity_use == "group" or public.rows > MOST_ROWS:
         return False
-    return has_entities(unit) and public.schema.entity is not None
+    return unit.repeats and public.schema.entity is not None
 
 
 def entity_problems(

@@ -16,7 +16,7 @@ from app.engine.columns.private_bins import (
     ValuesShare,
 )
 from app.engine.method import Params
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.privacy.queries import Contribution
 from app.engine.privacy.sensitivity import LARGEST_CLIPPED
 from app.engine.privacy.unit_budget import UnitBudget

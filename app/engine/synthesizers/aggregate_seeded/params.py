@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from app.engine.columns.axes import OwnBins
 from app.engine.method import Params
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.synthesizers.aggregate_seeded.tuning import TUNING
 
 MOST_LENGTH = 6

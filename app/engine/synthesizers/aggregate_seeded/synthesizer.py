@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from app.engine.columns.axes import choose_axes
 from app.engine.columns.contribution import UNMEASURED, noise_scale
-from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import Size, size_questions
 from app.engine.method import (
     Case,
@@ -72,7 +71,7 @@ class AggregateSeeded(Synthesizer):
         if not problems:
             problems += layout_problems(case.schema, axes, params)
         problems += _loss_problems(case.loss) + _item_problems(sum(axes.shape))
-        header = Needs(header_cells=header_cells(axes), problems=problems)
+        header = Needs(header_cells=axes.header_cells, problems=problems)
         if problems:
             return header + Needs(cells=sum(axes.shape))
         layout, length = Layout.of(case.schema, axes, params), params.reporting_length

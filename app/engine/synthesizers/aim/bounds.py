@@ -33,7 +33,6 @@ from app.engine.columns import one_way
 from app.engine.columns.axes import Axes
 from app.engine.columns.contribution import expected_errors
 from app.engine.columns.table_size import MOST_PULL, SMALLEST_VARIANCE, Size
-from app.engine.entities.params import has_entities
 from app.engine.graphical.table_model import TableModel
 from app.engine.inference.model import GraphicalModel
 from app.engine.method import ExpectedError, Model, Session
@@ -104,7 +103,7 @@ def rows_error(axes: Axes, contribution: Contribution, budget: UnitBudget) -> fl
     if unit.kind == "entity":
         deviations.append(unit.max_rows * errors[len(axes.names) + 1])
     missed = _MISSED_ROWS / len(deviations)
-    pull = MOST_PULL if has_entities(unit) else 0.0
+    pull = MOST_PULL if unit.repeats else 0.0
     widest = max(_two_sided(each, missed, budget.loss.kind) + pull * each for each in deviations)
     return widest + unit.max_rows
 

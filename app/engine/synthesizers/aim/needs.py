@@ -8,10 +8,10 @@ from math import prod
 
 from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.columns.contribution import expected_error, expected_score_error
-from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Step
+from app.engine.method.needs import counting_bytes
 from app.engine.prior.drift import drawn_cells, prior_errors
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.method import Params, Problem
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.privacy.declared import MOST_MIXED, MixtureMode, RowNumber
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Contribution, Count

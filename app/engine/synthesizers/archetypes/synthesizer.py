@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.contribution import expected_error, noise_scale
-from app.engine.columns.resources import header_cells
 from app.engine.columns.table_size import pooled
 from app.engine.inference.projection import onto_simplex
 from app.engine.method import (
@@ -76,7 +75,7 @@ class Archetypes(Synthesizer):
             draws=cells,
             # Memory is for all columns; time was measured for those with cells.
             columns=len(design.axes.names),
-            header_cells=header_cells(design.axes),
+            header_cells=design.axes.header_cells,
             noise_scale=noise_scale(errors, _ONCE),
             expected_error=errors[0],
             problems=of_public + _mixture_problems(design),

@@ -26,7 +26,7 @@ from app.engine.method import (
     Session,
     Synthesizer,
 )
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.privacy.functions import evaluate
 from app.engine.privacy.loss import PrivacyLoss
 from app.engine.privacy.queries import Count, Measurement

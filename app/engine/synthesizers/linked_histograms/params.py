@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.engine.columns.axes import Bins
 from app.engine.method import Params
-from app.engine.method.presets import PresetParams
+from app.engine.method.params import PresetParams
 from app.engine.synthesizers.linked_histograms.tuning import TUNING
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.columns.contribution import noise_scale
-from app.engine.columns.resources import header_cells
 from app.engine.method import (
     Case,
     Example,
@@ -79,7 +78,7 @@ class LinkedHistograms(Synthesizer):
             cells=cells,
             memory_bytes=cells * _BYTES_PER_CELL,
             draws=cells,
-            header_cells=max(header_cells(group.axes) for group in plan.groups),
+            header_cells=max(group.axes.header_cells for group in plan.groups),
             noise_scale=noise_scale(errors, Contribution()),
             expected_error=errors[0],
             problems=_cell_problems(cells),

@@ -13,9 +13,8 @@ from app.engine.columns.contribution import (
     noise_scale,
 )
 from app.engine.columns.private_bins import AxisPlan
-from app.engine.columns.resources import counting_bytes, header_cells
 from app.engine.method import Case, Needs, Problem, Question
-from app.engine.method.needs import bounded
+from app.engine.method.needs import bounded, counting_bytes
 from app.engine.prior.entities.fitting import fitting_bytes
 from app.engine.prior.entities.params import PublicReweightedParams
 from app.engine.privacy.queries import Count
@@ -52,7 +51,7 @@ def run_needs(case: Case, plan: AxisPlan, params: PublicReweightedParams) -> Nee
             draws=cells + plan.draws,
             # Scored candidates are sent with the public histogram that each is compared with.
             message_bytes=cells if params.measure is None else 0,
-            header_cells=header_cells(axes),
+            header_cells=axes.header_cells,
             questions=(Question(cells, "/params/measure", "measure fewer histograms"),),
             problems=problems,
         )

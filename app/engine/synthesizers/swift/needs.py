@@ -6,11 +6,11 @@ from itertools import combinations
 
 from app.engine.columns.axes import Axes, not_chosen_problems
 from app.engine.columns.contribution import expected_error
-from app.engine.columns.resources import counting_bytes
 from app.engine.graphical.preparation import PreparationPlan, one_way_errors
 from app.engine.graphical.run import TableBudget
 from app.engine.json_pointer import escaped
 from app.engine.method import Case, Needs, Problem, Question, Step
+from app.engine.method.needs import counting_bytes
 from app.engine.prior import public_model
 from app.engine.prior.drift import drawn_cells, prior_errors
 from app.engine.prior.public_model import compared_cells
