@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from installed import REPOSITORY, Live, Virtualenv, bring_machine_code, keep_bytecode, run, serving
+from installed import (
+    METHOD,
+    REPOSITORY,
+    Live,
+    Virtualenv,
+    bring_machine_code,
+    keep_bytecode,
+    run,
+    serving,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +68,11 @@ def live(
     wheel_of: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Live]:
-    """A service with the example plug-in installed beside it."""
+    """A service with the example plug-in beside it, and one module more among its methods."""
     service_env.install("--no-deps", wheel_of("examples/plugin"))
+    where = "import app.engine.synthesizers as methods; print(methods.__path__[0])"
+    methods = Path(service_env.run("-c", where).strip())
+    assert methods.is_relative_to(service_env.folder)
+    (methods / METHOD.name).write_bytes(METHOD.read_bytes())
     with serving(service_env, tmp_path_factory.mktemp("live") / "store") as running:
         yield running

@@ -18,6 +18,8 @@ import httpx
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# A method of one module, put among those of the installed copy.
+METHOD = Path(__file__).with_name("evenly.py")
 KEY = "hk_" + "0123456789abcdef" * 3
 START_S = 60
 STOP_S = 20

@@ -1,15 +1,23 @@
-"""The distributions as users get them: built, installed apart from the checkout, and run."""
+"""The distributions as users get them: built, installed apart from the checkout, and run.
+
+One server runs for all tests, with a plug-in of another distribution (`uniform`) and one more
+module among its own methods (`evenly.py`): nothing else in the installed copy changes.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
+import httpx
 import pytest
-from installed import REPOSITORY, Live, Virtualenv, serving
+from installed import METHOD, REPOSITORY, Live, Virtualenv
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -44,6 +52,22 @@ print("done")
 """
 
 
+SPEC: dict[str, Any] = {
+    "name": "colours",
+    "schema": {
+        "fields": [
+            {
+                "name": "colour",
+                "type": "string",
+                "constraints": {"enum": ["red", "blue"], "required": True},
+            }
+        ]
+    },
+    "unit": {"kind": "row"},
+    "budget": {"epsilon": 10},
+}
+
+
 def test_the_wheel_holds_what_the_service_needs_and_no_tests(wheel_of: Build):
     names = ZipFile(wheel_of(".")).namelist()
     assert "app/alembic.ini" in names
@@ -58,13 +82,12 @@ def test_a_wheel_carries_the_licence(wheel_of: Build, project: str):
     assert wheel.read(licence) == (REPOSITORY / "LICENSE").read_bytes()
 
 
-def test_the_wheel_installed_alone_migrates_and_serves(service_env: Virtualenv, tmp_path: Path):
+def test_the_installed_wheel_migrates_and_serves(service_env: Virtualenv, live: Live):
     assert str(service_env.folder) in service_env.run("-c", "import app; print(app.__file__)")
-    with serving(service_env, tmp_path / "store") as live:
-        assert live.get("/v1/me").json()["name"] == "admin"
-        names = {item["name"] for item in live.get("/v1/synthesizers").json()["items"]}
-        assert {"histogram", "independent", "mst"} <= names
-    with closing(sqlite3.connect(tmp_path / "store" / "halftone.sqlite")) as store:
+    assert live.get("/v1/me").json()["name"] == "admin"
+    names = {item["name"] for item in live.get("/v1/synthesizers").json()["items"]}
+    assert {"histogram", "independent", "mst"} <= names
+    with closing(sqlite3.connect(live.store / "halftone.sqlite")) as store:
         (version,) = store.execute("SELECT version_num FROM alembic_version").fetchone()
     revisions = (REPOSITORY / "migrations" / "versions").glob("[0-9]*.py")
     assert version == max(path.name.split("_")[0] for path in revisions)
@@ -97,3 +120,66 @@ def test_the_tour_runs_where_there_is_only_httpx(
     assert not env.can_import("pandas")
     told = env.run(REPOSITORY / "examples" / "tour_httpx.py", live.base_url, live.key)
     assert told.strip().endswith("The tour is over; all answers were as they should be.")
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live) -> str:
+    files = {
+        "spec": (None, json.dumps(SPEC), "application/json"),
+        "file": ("colours.csv", "colour\n" + "red\nblue\n" * 200, "text/csv"),
+    }
+    made = post(live, "/v1/datasets", files=files)
+    assert made.status_code in (201, 202), made.text
+    return str(finished(live, f"/v1/datasets/{made.json()['id']}", "ready")["id"])
+
+
+def post(live: Live, path: str, **body: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {live.key}"}
+    return httpx.post(live.base_url + path, headers=headers, timeout=30, **body)
+
+
+def finished(live: Live, path: str, state: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while (found := live.get(path).json())["state"] != state:
+        assert found["state"] not in ("failed", "rejected"), found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return dict(found)
+
+
+def test_a_method_of_one_module_has_forty_lines() -> None:
+    code = [line for line in METHOD.read_text().splitlines() if line.strip()]
+    assert len(code) <= 40
+
+
+def test_such_a_method_is_listed_with_its_form(live: Live) -> None:
+    items = live.get("/v1/synthesizers").json()["items"]
+    (row,) = [item for item in items if item["name"] == "evenly"]
+    assert row["title"] == "Values drawn evenly"
+    described = live.get("/v1/synthesizers/evenly").json()
+    assert "most_rows" in json.dumps(described)
+
+
+def test_the_api_description_shows_the_form_of_such_a_method_and_an_example(live: Live) -> None:
+    description = live.get("/openapi.json").json()
+    request = description["components"]["schemas"]["ReleaseIn"]
+    (form,) = [each for each in request["oneOf"] if each["title"] == "evenly"]
+    assert "most_rows" in json.dumps(form)
+    assert [each for each in request["examples"] if each.get("synthesizer") == "evenly"]
+
+
+def test_a_release_by_such_a_method_gives_rows_to_download(live: Live, dataset: str) -> None:
+    body = {"synthesizer": "evenly", "guarantee": {"epsilon": 1}, "rows": 50}
+    asked = post(live, f"/v1/datasets/{dataset}/releases", json=body)
+    assert asked.status_code == 202, asked.text
+    release = finished(live, f"/v1/releases/{asked.json()['id']}", "succeeded")
+    rows = live.get(f"/v1/samples/{release['samples'][0]['id']}/data?format=csv").text.split()
+    assert rows[0] == "colour"
+    assert len(rows) == 51
+    assert set(rows[1:]) <= {"red", "blue"}
+
+
+def test_auto_picks_such_a_method_by_its_rank(live: Live, dataset: str) -> None:
+    body = {"guarantee": {"epsilon": 1}, "rows": 50}
+    told = post(live, f"/v1/datasets/{dataset}/releases/preflight", json=body)
+    assert told.json()["synthesizer"] == "evenly", told.text
