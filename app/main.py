@@ -14,6 +14,7 @@ from app.database import Database
 from app.erasure import finish_interrupted
 from app.releases.catalogue import Catalogue
 from app.routers import (
+    bodies,
     datasets,
     description,
     docs,
@@ -68,6 +69,7 @@ def create_app(
     app.state.catalogue = Catalogue(settings)
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
+    app.add_middleware(bodies.BoundedBodies, settings=settings)
     for module in (
         datasets,
         ledger,

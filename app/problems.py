@@ -5,6 +5,7 @@ HalftoneError
 ├── NotAuthenticated          401
 ├── Forbidden                 403
 ├── NotFound                  404
+├── TooSlow                   408
 ├── Conflict                  409
 │   ├── BudgetExceeded
 │   └── NotReady
@@ -14,6 +15,7 @@ HalftoneError
 ├── UnsupportedMedia          415
 ├── Invalid                   422
 ├── TooManyRequests           429
+├── HeadTooLarge              431
 └── Unavailable               503
 """
 
@@ -126,6 +128,18 @@ class MethodNotAllowed(HalftoneError):
     status, slug, title = 405, "method-not-allowed", "Method not allowed"
 
 
+class TooSlow(HalftoneError):
+    """The body stopped arriving, or arrives too slowly; the connection is closed."""
+
+    status, slug, title = 408, "too-slow", "Request too slow"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The body did not arrive in time. Nothing was changed; send the request again, and the"
+            " body without a pause."
+        )
+
+
 class Conflict(HalftoneError):
     """The resource's state does not allow the operation."""
 
@@ -211,6 +225,15 @@ class TooManyRequests(HalftoneError):
 
     def __init__(self, detail: str, retry_after_s: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class HeadTooLarge(HalftoneError):
+    """Address and headers are longer than the service accepts."""
+
+    status, slug, title = 431, "head-too-large", "Request head too large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"Address and headers may have at most {limit_bytes} bytes together.")
 
 
 class InternalError(HalftoneError):

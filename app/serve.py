@@ -60,6 +60,8 @@ def _configuration(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(settings),
         http=BoundedHttp,
+        # No route speaks WebSocket; its handshake would have limits of its own.
+        ws="none",
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         server_header=False,

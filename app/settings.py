@@ -54,6 +54,15 @@ class Settings(BaseSettings):
         2_000_000, ge=1, description="Bound on rows of a dataset that declares none."
     )
     max_body_bytes: int = Field(1024**2, ge=1024, description="Largest JSON request body.")
+    body_idle_s: float = Field(
+        30, gt=0, description="Longest pause in which nothing of a request's body arrives."
+    )
+    body_bytes_per_s: float = Field(
+        4096, gt=0, description="Slowest average at which a body may arrive, after that pause."
+    )
+    body_limit_s: float = Field(
+        24 * 3600, gt=0, description="Longest time in which a whole body may arrive."
+    )
     max_upload_bytes: int = Field(8 * GIB, ge=1, description="Largest table file, decompressed.")
     max_sample_rows: int = Field(
         20_000_000,

@@ -62,13 +62,13 @@ class Desk:
 
     def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
         self.app = app
-        self._portal = portal
+        self.portal = portal
         self.database: Database = app.state.database
         self.admin = self.with_key(ADMIN_KEY)
         self.admin.id = self.admin.get("/me").json()["id"]
 
     def with_key(self, key: str, address: str = "192.0.2.1") -> Person:
-        return Person(self._portal, self.app, key, address)
+        return Person(self.portal, self.app, key, address)
 
     def person(self, *roles: str, expires_in: timedelta | None = None) -> Person:
         """A new principal with a key."""

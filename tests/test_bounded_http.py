@@ -1,7 +1,8 @@
-"""The head of a request is bounded in size and in time."""
+"""Heads are bounded in size and in time, and every refusal reaches its client."""
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,8 +16,13 @@ from app.bounded_http import MOST_HEAD_BYTES, BoundedHttp
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
 
-async def echo(_, receive, send) -> None:
-    """Answers with the length of the body."""
+async def echo(scope, receive, send) -> None:
+    """Answers with the length of the body, or refuses it without reading it."""
+    if scope["path"] == "/refused":
+        closing = [(b"connection", b"close"), (b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 401, "headers": closing})
+        await send({"type": "http.response.body", "body": b"no"})
+        return
     size, more = 0, True
     while more:
         message = await receive()
@@ -66,7 +72,58 @@ def test_an_endless_head_is_refused(connection: socket.socket, endless: bytes) -
 
 def test_a_head_that_is_too_large_is_told(connection: socket.socket) -> None:
     connection.sendall(HEAD + b"X: " + b"y" * (MOST_HEAD_BYTES + 1))
-    assert answer(connection).startswith(b"HTTP/1.1 431 ")
+    assert problem(answer(connection))["status"] == 431
+
+
+def problem(said: bytes) -> dict[str, object]:
+    """The problem document of a response that ends its connection."""
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head
+    found: dict[str, object] = json.loads(body)
+    assert head.startswith(b"HTTP/1.1 %d " % found["status"])
+    return found
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nBad Name: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"CONNECT x HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_request_that_is_not_http_is_told_so_as_a_problem(
+    connection: socket.socket, broken: bytes
+) -> None:
+    connection.sendall(broken)
+    assert problem(answer(connection))["type"] == "/problems/malformed-request"
+
+
+def test_a_client_that_is_still_sending_reads_its_refusal(connection: socket.socket) -> None:
+    body = b"y" * 4 * 1024**2
+    head = b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    connection.sendall(head + body)
+    said = answer(connection)
+    assert said.startswith(b"HTTP/1.1 401 ")
+    assert said.endswith(b"no")
+
+
+def test_the_rest_of_a_refused_body_is_not_waited_for(
+    connection: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "LINGER_S", 0.05)
+    connection.sendall(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 999000\r\n\r\ny")
+    assert answer(connection).startswith(b"HTTP/1.1 401 ")
+    with pytest.raises(OSError):
+        for _ in range(1000):
+            connection.sendall(b"y" * 1000)
+            threading.Event().wait(0.001)
 
 
 def test_a_head_that_does_not_end_is_not_waited_for(connection: socket.socket) -> None:

@@ -72,19 +72,32 @@ ReadSession = Annotated[Session, Depends(read_unit, scope="function")]
 WriteSession = Annotated[Session, Depends(write_unit, scope="function")]
 
 
-def current_principal(
-    request: Request,
-    database: DatabaseDep,
-    _: Annotated[Any, Security(bearer)] = None,
-) -> Principal:
-    """The caller, from headers alone. 401 without a valid key, 429 after too many failures."""
-    return authenticate(
-        database,
+_CALLER = "halftone.caller"
+
+
+def caller_of(request: Request) -> Principal:
+    """The caller, from headers alone, once for each request.
+
+    401 without a valid key, 429 after too many failures.
+    """
+    known: Principal | None = request.scope.get(_CALLER)
+    if known is not None:
+        return known
+    principal = authenticate(
+        request.app.state.database,
         request.app.state.failures,
         authorization=request.headers.get("authorization"),
         # The proxy's header counts only if the operator named the proxy in `trusted_proxies`.
         client=request.client.host if request.client else "",
     )
+    # In the scope, which is of this request alone; a server may share `state` among requests.
+    request.scope[_CALLER] = principal
+    return principal
+
+
+def current_principal(request: Request, _: Annotated[Any, Security(bearer)] = None) -> Principal:
+    """The caller, whom the route has found out before anything else of the request was read."""
+    return caller_of(request)
 
 
 Caller = Annotated[Principal, Depends(current_principal)]
@@ -102,6 +115,8 @@ def _custodian(principal: Caller) -> Principal:
     return principal
 
 
+# Which callers a route takes: by their role alone, so that it can be checked before the body.
+ROLE_CHECKS: tuple[Callable[[Principal], Principal], ...] = (_admin, _custodian)
 Admin = Annotated[Principal, Depends(_admin)]
 Custodian = Annotated[Principal, Depends(_custodian)]
 

@@ -77,6 +77,7 @@ _MEANINGS = {
     401: "No valid API key.",
     403: "The caller's role does not allow this.",
     404: "It does not exist, or it is not yours: the response is the same for both.",
+    408: "The body arrived too slowly; the connection is closed.",
     409: "The state of the resource does not allow this. If it is still being made, the"
     " response has `Retry-After`.",
     412: "The resource has changed since its ETag was read.",
@@ -92,6 +93,7 @@ _PROBLEMS: dict[int, HalftoneError] = {
     401: problems.NotAuthenticated(),
     403: problems.Forbidden("Only the dataset's custodian may do this."),
     404: problems.NotFound(),
+    408: problems.TooSlow(),
     409: problems.Conflict("The dataset is erased and takes no releases."),
     412: problems.PreconditionFailed(
         "The budget or its spending changed since you read it. Read it again, then decide."
@@ -206,7 +208,7 @@ def _name_refusals(path: str, operation: dict[str, Any]) -> None:
 def _following_from_form(operation: dict[str, Any]) -> list[int]:
     statuses = []
     if "requestBody" in operation:
-        statuses += [400, 413, 415, 422]
+        statuses += [400, 408, 413, 415, 422]
     if operation.get("parameters"):
         statuses.append(422)
     if operation.get("security"):

@@ -10,7 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Match
+from starlette.staticfiles import StaticFiles
 
 from app.database import is_unavailable
 from app.engine.json_pointer import pointer
@@ -26,6 +29,8 @@ from app.problems import (
     Unavailable,
     remedy_for,
 )
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 log = logging.getLogger("halftone.http")
 
@@ -57,17 +62,30 @@ def field_errors(errors: Any) -> list[FieldError]:
     ]
 
 
-def _from_http(error: HTTPException) -> HalftoneError:
+def _from_http(request: Request, error: HTTPException) -> HalftoneError:
     if error.status_code == 404:
         return NotFound("There is nothing at this address.")
     if error.status_code == 405:
         answer = MethodNotAllowed("This address does not take that method.")
-        answer.headers.update(error.headers or {})
+        answer.headers["Allow"] = ", ".join(_allowed(request))
         return answer
     if error.status_code < 500:
         # The texts of the framework are not ours, and may repeat what was sent.
         return MalformedRequest("The request could not be read.")
     return InternalError()
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of the address over all of its routes; the framework names those of one."""
+    scope = request.scope
+    if isinstance(scope.get("endpoint"), StaticFiles):
+        return ["GET", "HEAD"]
+    routes = request.app.router.routes
+    return [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
 
 
 def install(app: FastAPI) -> None:
@@ -76,6 +94,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HalftoneError)
     def known(request: Request, error: HalftoneError) -> Response:
         return problem(request, error)
+
+    @app.exception_handler(ClientDisconnect)
+    def cut_off(request: Request, _: ClientDisconnect) -> Response:
+        return problem(request, MalformedRequest("The body was cut off."))
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -88,7 +110,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def http(request: Request, error: HTTPException) -> Response:
-        return problem(request, _from_http(error))
+        return problem(request, _from_http(request, error))
 
     @app.exception_handler(PoolTimeout)
     def crowded(request: Request, _: PoolTimeout) -> Response:

@@ -65,7 +65,7 @@ class PageRequest:
             return None
         # Below 2**63, the largest integer of SQLite.
         if not (self.after.isascii() and self.after.isdigit() and len(self.after) < 19):
-            raise _bad_cursor()
+            raise bad_cursor()
         return int(self.after)
 
     @property
@@ -79,9 +79,9 @@ class PageRequest:
             # Raises `OverflowError` if an offset leads beyond year 1 or 9999.
             is_own = format_time(parsed) == moment
         except (ValueError, OverflowError):
-            raise _bad_cursor() from None
+            raise bad_cursor() from None
         if not is_own or not identifier:
-            raise _bad_cursor()
+            raise bad_cursor()
         return parsed, identifier
 
     def cut(self, rows: Sequence[Row], key: Callable[[Row], str]) -> tuple[list[Row], str | None]:
@@ -119,10 +119,11 @@ def _unseal(cursor: str) -> str:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError):
-        raise _bad_cursor() from None
+        raise bad_cursor() from None
 
 
-def _bad_cursor() -> Invalid:
+def bad_cursor() -> Invalid:
+    """The refusal of a cursor that another list gave, or nobody."""
     return Invalid.at(
         "/query/cursor",
         "The cursor does not belong to this list.",

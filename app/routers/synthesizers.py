@@ -11,6 +11,7 @@ from app.engine.catalog.auto import AUTO
 from app.releases.catalogue import Description
 from app.routers.dependencies import Caller
 from app.routers.description import refusing
+from app.routers.paging import Page, PageQuery, bad_cursor
 from app.routers.releases import CatalogueDep
 from app.routers.wire import ExactRoute
 
@@ -50,15 +51,8 @@ class SynthesizerFormOut(SynthesizerOut):
     params: dict[str, Any] = Field(description="JSON Schema of the form.")
 
 
-class SynthesizersOut(BaseModel):
-    """All synthesizers that can be used: `auto` and the built-ins first."""
-
-    items: list[SynthesizerOut] = Field(description="Every synthesizer.")
-    next: str | None = Field(None, description="Always null: they fit one page.")
-
-
 @router.get("/synthesizers", operation_id="list_synthesizers", summary="List synthesizers")
-def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
+def list_synthesizers(_: Caller, catalogue: CatalogueDep, page: PageQuery) -> Page[SynthesizerOut]:
     """First `auto`, which picks among the built-in ones; then these; then any others installed.
 
     A release that names none, or `auto`, leaves the choice to the service: its preflight shows
@@ -66,8 +60,14 @@ def list_synthesizers(_: Caller, catalogue: CatalogueDep) -> SynthesizersOut:
     """
     # A third party that does not respond is listed as unavailable, so that one cannot hide the
     # rest.
-    described = [catalogue.describe(name) for name in (AUTO, *catalogue.names())]
-    return SynthesizersOut(items=[SynthesizerOut(**_facts(each)) for each in described])
+    names = [AUTO, *catalogue.names()]
+    if page.after is not None:
+        if page.after not in names:
+            raise bad_cursor()
+        names = names[names.index(page.after) + 1 :]
+    shown, following = page.cut(names[: page.fetch], key=str)
+    items = [SynthesizerOut(**_facts(catalogue.describe(name))) for name in shown]
+    return Page(items=items, next=following)
 
 
 @router.get(

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from app.datasets.staging import StagedFile, StagedWriter
 from app.engine.json_pointer import pointer
-from app.problems import HalftoneError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
+from app.problems import HalftoneError, Invalid, TooLarge, TooSlow, UnsupportedMedia
 from app.routers import multipart
 from app.routers.multipart import PartBegin, PartData
 from app.routers.wire import media_type, parse_json, refuse_large
@@ -38,8 +38,6 @@ async def draining_before_refusal(request: Request) -> AsyncIterator[None]:
     """
     try:
         yield
-    except ClientDisconnect:
-        raise MalformedRequest("The body was cut off.") from None
     except HalftoneError:
         # A client that sent `Expect: 100-continue` waits for permission and has sent nothing yet.
         if "expect" not in request.headers:
@@ -49,7 +47,10 @@ async def draining_before_refusal(request: Request) -> AsyncIterator[None]:
 
 async def _drain(request: Request) -> None:
     taken = 0
-    with anyio.move_on_after(DRAINED_S), contextlib.suppress(RuntimeError, ClientDisconnect):
+    with (
+        anyio.move_on_after(DRAINED_S),
+        contextlib.suppress(RuntimeError, ClientDisconnect, TooSlow),
+    ):
         async for data in request.stream():
             taken += len(data)
             if taken > DRAINED_BYTES:

@@ -1,21 +1,31 @@
-"""JSON bodies: parsed with exact decimals, limited in size, depth and exponents."""
+"""Requests are read in one order on every route: the key, the query's names, then the body.
+
+JSON bodies are parsed with exact decimals, and limited in size, depth and exponents.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from decimal import Decimal
 from typing import Any
 
+from anyio import to_thread
 from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from app.problems import Invalid, MalformedRequest, TooLarge, UnsupportedMedia
+from app.engine.json_pointer import pointer
+from app.problems import FieldError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
+from app.routers.dependencies import ROLE_CHECKS, caller_of, current_principal
 
 # No amount or value needs more, and `Decimal` of 1e1000000000 would fill the memory as an int.
 LARGEST_EXPONENT = 1000
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# What a refusal repeats of an address.
+_LONGEST_NAME, _MOST_FAULTS = 100, 20
 JSON_TYPES = ("application/json", "application/problem+json")
 
 
@@ -88,19 +98,30 @@ async def read_limited(request: Request, limit_bytes: int) -> bytes:
 
 
 class ExactRoute(APIRoute):
-    """A route whose JSON body is limited in size and parsed without losing digits.
+    """A route that knows its caller before it reads anything that the caller may have made large.
 
-    A POST that describes no body refuses one: a client could believe that an ignored body had an
-    effect.
+    Its JSON body is limited in size and parsed without losing digits. A POST that describes no
+    body refuses one, and every route a parameter that it does not have: a client could believe
+    that what is ignored had an effect.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        parts = list(_parts(self.dependant))
+        calls = [part.call for part in parts]
+        needs_key = current_principal in calls
+        roles = [check for check in ROLE_CHECKS if check in calls]
+        query = {field.alias for part in parts for field in part.query_params}
         takes_json = self.body_field is not None
         takes_any = takes_json or "requestBody" in (self.openapi_extra or {})
         takes_none = "POST" in (self.methods or ()) and not takes_any
 
         async def exact(request: Request) -> Response:
+            if needs_key:
+                principal = await to_thread.run_sync(caller_of, request)
+                for check in roles:
+                    check(principal)
+            _expect_known(request, query)
             if takes_json:
                 await _parse_into(request)
             if takes_none:
@@ -108,6 +129,41 @@ class ExactRoute(APIRoute):
             return await handle(request)
 
         return exact
+
+
+def _parts(dependant: Dependant) -> Iterator[Dependant]:
+    """The route's own form and those of all that it depends on."""
+    yield dependant
+    for below in dependant.dependencies:
+        yield from _parts(below)
+
+
+def _expect_known(request: Request, names: Collection[str]) -> None:
+    """Raises `Invalid` with every parameter of the query that is unknown or comes twice."""
+    times = Counter(name for name, _ in request.query_params.multi_items())
+    faults = [
+        FieldError(
+            pointer("query", name[:_LONGEST_NAME]),
+            "The parameter is given more than once.",
+            "Send it once.",
+        )
+        if name in names
+        else FieldError(
+            pointer("query", name[:_LONGEST_NAME]),
+            "There is no such parameter here.",
+            f"Send only {listed}." if (listed := _listed(names)) else "Send none.",
+        )
+        for name, number in times.items()
+        if number > 1 or name not in names
+    ]
+    if faults:
+        raise Invalid(
+            "The address has parameters that must be corrected.", errors=faults[:_MOST_FAULTS]
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 async def _expect_nothing(request: Request) -> None:

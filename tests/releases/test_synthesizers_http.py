@@ -21,6 +21,17 @@ def test_built_ins_are_listed_with_their_forms(service: World) -> None:
     assert service.custodian.get("/v1/synthesizers/none").status_code == 404
 
 
+def test_the_list_comes_in_pages_like_every_other(service: World) -> None:
+    whole = service.custodian.get("/v1/synthesizers").json()
+    names, path = [], "/v1/synthesizers?limit=4"
+    while path:
+        page = service.custodian.get(path).json()
+        names += [each["name"] for each in page["items"]]
+        path = page["next"] and f"/v1/synthesizers?limit=4&cursor={page['next']}"
+    assert names == [each["name"] for each in whole["items"]]
+    assert service.custodian.get("/v1/synthesizers?cursor=bm9uZQ").status_code == 422
+
+
 def test_auto_is_described_with_the_form_that_it_takes(service: World) -> None:
     form = service.custodian.get("/v1/synthesizers/auto").json()
     assert set(form["params"]["properties"]) == {"columns", "bins", "target"}
