@@ -13,6 +13,7 @@ from app import migrate
 from app.database import Database
 from app.erasure import finish_interrupted
 from app.releases.catalogue import Catalogue
+from app.releases.refusals import HiddenRefusals
 from app.routers import (
     bodies,
     datasets,
@@ -67,6 +68,7 @@ def create_app(
     app.state.settings = settings
     app.state.companion = companion
     app.state.catalogue = Catalogue(settings)
+    app.state.refusals = HiddenRefusals()
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
     app.add_middleware(bodies.BoundedBodies, settings=settings)

@@ -168,7 +168,7 @@ class BudgetExceeded(Conflict):
         spent: Mapping[str, str] | None,
         remaining: Mapping[str, str] | None,
         scope: str,
-        limited_by: str,
+        limited_by: str | None,
         largest_epsilon: str | None,
     ) -> None:
         super().__init__(
@@ -219,7 +219,7 @@ class Invalid(HalftoneError):
 
 
 class TooManyRequests(HalftoneError):
-    """Too many authentications failed; `Retry-After` says when to try again."""
+    """Too many attempts failed; `Retry-After` says when to try again."""
 
     status, slug, title = 429, "too-many-requests", "Too many requests"
 

@@ -6,6 +6,7 @@ active again, with what was already spent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -14,7 +15,7 @@ from app.access import repository
 from app.access.permission import own_dataset
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
-from app.engine.privacy.loss import Accountant, Charge
+from app.engine.privacy.loss import Charge
 from app.ledger.models import AccountRow, GrantRow
 from app.problems import Conflict, Invalid, NotFound
 from app.security import audit
@@ -22,8 +23,8 @@ from app.security import repository as principals
 from app.security.principals import Principal
 
 
-def granting(session: Session, actor: Principal, dataset_id: str) -> tuple[DatasetRow, Accountant]:
-    """A dataset for its custodian, and the accountant in whose terms its allowances are.
+def granting(session: Session, actor: Principal, dataset_id: str) -> tuple[DatasetRow, AccountRow]:
+    """A dataset for its custodian, and the account in whose terms its allowances are.
 
     Raises `Conflict` for a public dataset, and what `own_dataset` raises.
     """
@@ -31,7 +32,28 @@ def granting(session: Session, actor: Principal, dataset_id: str) -> tuple[Datas
     account = session.get(AccountRow, dataset.account_id) if dataset.account_id else None
     if account is None:
         raise Conflict("A public dataset needs no grants: every principal may read it.")
-    return dataset, Accountant(account.accountant)
+    return dataset, account
+
+
+def within_account(
+    session: Session, account: AccountRow, rows: Sequence[GrantRow]
+) -> dict[str, Charge]:
+    """The most that each analyst of these grants may be charged on the account, by principal.
+
+    Allowances of one analyst on several datasets of the account add up, to the budget at most.
+    """
+    most = {row.principal_id: Charge(0) for row in rows}
+    for principal_id, *caps in repository.active_caps(session, account.id, list(most)):
+        before = most[principal_id]
+        most[principal_id] = Charge(
+            _sum(before.primary, caps[0], account.cap_primary),
+            _sum(before.delta, caps[1], account.cap_delta),
+        )
+    return most
+
+
+def _sum(before: int, cap: int | None, most: int) -> int:
+    return most if cap is None else min(before + cap, most)
 
 
 def create_grant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
@@ -107,6 +108,22 @@ def grants(session: Session, dataset_id: str, after: Place | None, limit: int) -
     if after is not None:
         query = query.where(created_after(GrantRow, after))
     return list(session.scalars(query.order_by(GrantRow.created_at, GrantRow.id).limit(limit)))
+
+
+def active_caps(
+    session: Session, account_id: str, principal_ids: Collection[str]
+) -> list[tuple[str, int | None, int | None]]:
+    """(principal, caps) of every active grant of these analysts on datasets of the account."""
+    rows = session.execute(
+        select(GrantRow.principal_id, GrantRow.cap_primary, GrantRow.cap_delta)
+        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
+        .where(
+            DatasetRow.account_id == account_id,
+            GrantRow.principal_id.in_(principal_ids),
+            GrantRow.state == "active",
+        )
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def spending(session: Session, account_id: str) -> dict[str, tuple[int, int]]:

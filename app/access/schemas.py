@@ -10,7 +10,7 @@ from app.database import format_time
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import GrantRow
 from app.ledger.repository import Position
-from app.ledger.schemas import AllowanceIn, AllowanceOut
+from app.ledger.schemas import AllowanceIn, AllowanceOut, Amounts, amounts
 
 
 def cap_of(allowance: AllowanceIn | None, accountant: Accountant) -> Charge | None:
@@ -74,12 +74,17 @@ class GrantOut(BaseModel):
     )
     show_budget: bool = Field(description="Whether the analyst sees the budget's totals.")
     allowance: AllowanceOut = Field(description="The analyst's share, and what is left of it.")
+    within_account: Amounts = Field(
+        description="The most that this analyst may spend of the whole budget: their allowances on"
+        " all datasets that share it, added up, and at most the budget. 0 without an active grant.",
+        examples=[{"epsilon": "2", "delta": "0.0000001"}],
+    )
     created_at: str = Field(
         description="When it was first given (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
     )
 
     @classmethod
-    def of(cls, row: GrantRow, accountant: Accountant) -> GrantOut:
+    def of(cls, row: GrantRow, accountant: Accountant, within_account: Charge) -> GrantOut:
         position = Position(
             row.cap_primary, row.cap_delta, row.spent_primary, row.spent_delta, is_open=True
         )
@@ -91,6 +96,7 @@ class GrantOut(BaseModel):
                 "state": row.state,
                 "show_budget": row.show_budget,
                 "allowance": AllowanceOut.of(position, accountant),
+                "within_account": amounts(within_account, accountant),
                 "created_at": format_time(row.created_at),
             }
         )

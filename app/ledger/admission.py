@@ -35,11 +35,11 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What `admit` would do now.
+    """What `admit` would do now, as far as the caller may know it.
 
     `remaining_after` is what the caller could still spend afterwards, in the scopes that they
     may see; None if the release does not fit, or if they may see no scope. `refusal` is what
-    `admit` would raise, None if it would charge.
+    `admit` would raise for those scopes, None if they cover the charge.
     """
 
     remaining_after: dict[str, str] | None
@@ -99,9 +99,13 @@ def preview(
     reveal_account: bool,
     terms: Terms,
 ) -> Preview:
-    """What `admit` would answer now; nothing is changed."""
+    """What the scopes that the caller may see would answer now; nothing is changed.
+
+    Without `reveal_account` no part of it depends on what the account has left: a preview is free,
+    and a few dozen of them would find any amount that decides between two answers.
+    """
     request = _Request(account, grant, reveal_account, terms)
-    refusal = request.refusal(session)
+    refusal = request.foreseen(session)
     left = request.visible_remaining(session)
     after = None
     if refusal is None and left is not None:
@@ -137,21 +141,34 @@ class _Request:
         return None
 
     def refusal(self, session: Session) -> HalftoneError | None:
-        """Why admission is refused now, the account's reasons before the grant's."""
+        """Why admission is refused now: the first scope that cannot cover the charge.
+
+        Where the account's totals are hidden the grant comes first, so that nothing is said about
+        the account that the grant explains.
+        """
         account = repository.account_position(session, self._account_id)
         if not account.is_open:
             return AccountSuspended()
-        if not account.covers(self._terms.charge):
-            return self._exceeded(session, account, "account", is_shown=self._reveal_account)
+        whole = self._uncovered(session, account, "account", is_shown=self._reveal_account)
+        own = self._grant_refusal(session)
+        return (whole or own) if self._reveal_account else (own or whole)
+
+    def foreseen(self, session: Session) -> HalftoneError | None:
+        """The part of `refusal` that the caller may know before the request."""
+        if self._reveal_account:
+            return self.refusal(session)
+        if not repository.account_position(session, self._account_id).is_open:
+            return AccountSuspended()
+        return self._grant_refusal(session)
+
+    def _grant_refusal(self, session: Session) -> HalftoneError | None:
         if self._grant_id is None:
             return None
         grant = repository.grant_position(session, self._grant_id)
         if not grant.is_open:
             # As if the grant had never existed: a revoked analyst learns nothing about the dataset.
             return NotFound()
-        if not grant.covers(self._terms.charge):
-            return self._exceeded(session, grant, "grant", is_shown=True)
-        return None
+        return self._uncovered(session, grant, "grant", is_shown=True)
 
     def visible_remaining(self, session: Session) -> Charge | None:
         """The least of what is left in the scopes whose totals the caller may see."""
@@ -167,21 +184,25 @@ class _Request:
             min(amount.primary for amount in amounts), min(amount.delta for amount in amounts)
         )
 
-    def _exceeded(
+    def _uncovered(
         self, session: Session, position: Position, scope: str, *, is_shown: bool
-    ) -> BudgetExceeded:
+    ) -> BudgetExceeded | None:
+        """Why a scope refuses; None if it covers the charge. A hidden scope states no amount."""
+        if position.covers(self._terms.charge):
+            return None
         remaining = position.remaining
         assert remaining is not None
         primary = "epsilon" if self._terms.accountant is Accountant.BASIC else "rho"
         whose = "budget" if scope == "account" else "allowance"
+        # Only one amount is named; the primary one comes first where both are exceeded.
+        limited_by = primary if self._terms.charge.primary > remaining.primary else "delta"
         return BudgetExceeded(
             f"The release costs more than the {whose} has left.",
             requested=self._terms.charge.as_wire(self._terms.accountant),
             spent=position.spent.as_wire(self._terms.accountant) if is_shown else None,
             remaining=remaining.as_wire(self._terms.accountant) if is_shown else None,
             scope=scope,
-            # Only one amount is named; the primary one comes first where both are exceeded.
-            limited_by=primary if self._terms.charge.primary > remaining.primary else "delta",
+            limited_by=limited_by if is_shown else None,
             largest_epsilon=self._largest_epsilon(session) if is_shown else None,
         )
 

@@ -19,6 +19,7 @@ from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
 from app.releases.facts import accepting, public_facts, read_facts
 from app.releases.models import ReleaseRow
+from app.releases.refusals import HiddenRefusals
 from app.releases.schemas import ReleaseIn
 from app.security.principals import Principal
 from app.settings import Settings
@@ -76,9 +77,14 @@ def admit(
     principal: Principal,
     prepared: Prepared | None,
     attempt: Attempt | None,
+    refusals: HiddenRefusals,
     settings: Settings,
 ) -> Accepted:
-    """Charge and queue. Raises `BudgetExceeded`, or `Conflict` where the dataset changed."""
+    """Charge and queue.
+
+    Raises `BudgetExceeded`, `TooManyRequests` after too many such refusals, or `Conflict` where the
+    dataset changed.
+    """
     release_id = new_id("rl")
     # First of all, under the write lock: of two equal requests only one is charged.
     replay = claim(session, attempt, ACCEPTED, release_id)
@@ -96,9 +102,10 @@ def admit(
     # Checked again: the public dataset may have been erased since.
     public_facts(session, principal, prepared.form.public_dataset)
     # Charge before enqueue, in one transaction: no worker can see a job that was not paid for.
-    release = _charge(
-        session, principal, access, account, release_id, prepared.form, prepared.costing
-    )
+    with refusals.counted(principal, access):
+        release = _charge(
+            session, principal, access, account, release_id, prepared.form, prepared.costing
+        )
     repository.add(session, release)
     events.began(session, release)
     jobs.enqueue(

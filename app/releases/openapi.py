@@ -62,8 +62,9 @@ BUDGET_EXCEEDED: dict[str, Any] = {
                     "description": "What has too little left: the account, or your allowance.",
                 },
                 "limited_by": {
-                    "enum": ["epsilon", "delta", "rho"],
-                    "description": "Which amount has too little left.",
+                    "enum": ["epsilon", "delta", "rho", None],
+                    "description": "Which amount has too little left; null where the budget of the"
+                    " account is not shown.",
                 },
                 "largest_epsilon": {
                     "type": ["string", "null"],

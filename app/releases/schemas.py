@@ -230,7 +230,9 @@ class RefusalOut(BaseModel):
         examples=["account"],
     )
     limited_by: Literal["epsilon", "delta", "rho"] | None = Field(
-        description="Which amount has too little left.", examples=["rho"]
+        description="Which amount has too little left; null where the budget of the account is not"
+        " shown.",
+        examples=["rho"],
     )
     spent: dict[str, str] | None = Field(
         description="What that scope has spent; null where the budget of the account is not shown.",
@@ -251,8 +253,9 @@ class PreflightOut(BaseModel):
     """What a release would cost and need, from public facts alone; nothing is charged."""
 
     fits: bool = Field(
-        description="Whether it would be admitted now: the budget covers it and there are no "
-        "problems.",
+        description="Whether it would be admitted now: the budget covers it and there are no"
+        " problems. Where the budget of the account is not shown, whether your own allowance covers"
+        " it; whether the budget does shows when the release is requested.",
         examples=[True],
     )
     synthesizer: str | None = Field(
@@ -294,8 +297,8 @@ class PreflightOut(BaseModel):
         examples=[4.53],
     )
     refusal: RefusalOut | None = Field(
-        description="Why the budget would refuse it; null where it would cover the charge, or"
-        " where there is no charge.",
+        description="Why the budget would refuse it; null where it would cover the charge, where"
+        " there is no charge, and where only an account would refuse it whose budget is not shown.",
         examples=[None],
     )
     problems: list[ProblemOut] = Field(

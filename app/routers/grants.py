@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy.orm import Session
 
 from app.access import grants, repository
 from app.access.permission import own_dataset
 from app.access.schemas import GrantIn, GrantOut, GrantTermsIn, cap_of
+from app.engine.privacy.loss import Accountant
 from app.idempotency import Attempt, find_replay, remember
+from app.ledger.models import AccountRow, GrantRow
 from app.routers.dependencies import Caller, ReadSession, WriteSession, attempt_of
 from app.routers.description import refusing
 from app.routers.idempotent import MADE_HEADERS, answer_made
@@ -37,7 +41,7 @@ def create_grant(
     request: Request,
     response: Response,
 ) -> GrantOut:
-    dataset, accountant = grants.granting(session, actor, dataset_id)
+    dataset, account = grants.granting(session, actor, dataset_id)
     replay = find_replay(session, attempt)
     if replay is not None:
         row = grants.get_grant(session, dataset, replay.resource_id)
@@ -47,14 +51,14 @@ def create_grant(
             actor,
             dataset,
             principal_id=new.principal_id,
-            allowance=cap_of(new.allowance, accountant),
+            allowance=cap_of(new.allowance, Accountant(account.accountant)),
             show_budget=bool(new.show_budget),
         )
         remember(session, attempt, 201, row.id)
     answer_made(
         request, response, f"/v1/datasets/{dataset_id}/grants/{row.id}", replayed=replay is not None
     )
-    return GrantOut.of(row, accountant)
+    return _shown(session, account, [row])[0]
 
 
 @router.get(
@@ -67,11 +71,11 @@ def list_grants(
     dataset_id: DatasetId, actor: Caller, session: ReadSession, page: PageQuery
 ) -> Page[GrantOut]:
     """Oldest first, each with what it has spent."""
-    _, accountant = grants.granting(session, actor, dataset_id)
+    _, account = grants.granting(session, actor, dataset_id)
     rows, following = page.cut(
         repository.grants(session, dataset_id, page.after_moment, page.fetch), key=by_creation
     )
-    return Page(items=[GrantOut.of(row, accountant) for row in rows], next=following)
+    return Page(items=_shown(session, account, rows), next=following)
 
 
 @router.get(
@@ -84,8 +88,8 @@ def get_grant(
     dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: ReadSession
 ) -> GrantOut:
     """Its terms, and what it has spent."""
-    dataset, accountant = grants.granting(session, actor, dataset_id)
-    return GrantOut.of(grants.get_grant(session, dataset, grant_id), accountant)
+    dataset, account = grants.granting(session, actor, dataset_id)
+    return _shown(session, account, [grants.get_grant(session, dataset, grant_id)])[0]
 
 
 @router.patch(
@@ -103,15 +107,15 @@ def change_grant(
 ) -> GrantOut:
     """Send only the terms to change. An allowance below what was spent stops further releases, but
     does not undo any."""
-    dataset, accountant = grants.granting(session, actor, dataset_id)
+    dataset, account = grants.granting(session, actor, dataset_id)
     row = grants.change_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=cap_of(terms.allowance, accountant),
+        allowance=cap_of(terms.allowance, Accountant(account.accountant)),
         show_budget=terms.show_budget,
     )
-    return GrantOut.of(row, accountant)
+    return _shown(session, account, [row])[0]
 
 
 @router.put(
@@ -128,15 +132,15 @@ def replace_grant(
     session: WriteSession,
 ) -> GrantOut:
     """What is omitted gets its default: no allowance of its own, and no view of the totals."""
-    dataset, accountant = grants.granting(session, actor, dataset_id)
+    dataset, account = grants.granting(session, actor, dataset_id)
     row = grants.replace_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=cap_of(terms.allowance, accountant),
+        allowance=cap_of(terms.allowance, Accountant(account.accountant)),
         show_budget=bool(terms.show_budget),
     )
-    return GrantOut.of(row, accountant)
+    return _shown(session, account, [row])[0]
 
 
 @router.delete(
@@ -153,3 +157,9 @@ def revoke_grant(
     """The analyst can no longer see the dataset. Granting again reactivates the grant."""
     dataset = own_dataset(session, actor, dataset_id)
     grants.revoke_grant(session, actor, grants.get_grant(session, dataset, grant_id))
+
+
+def _shown(session: Session, account: AccountRow, rows: Sequence[GrantRow]) -> list[GrantOut]:
+    most = grants.within_account(session, account, rows)
+    accountant = Accountant(account.accountant)
+    return [GrantOut.of(row, accountant, most[row.principal_id]) for row in rows]

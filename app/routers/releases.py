@@ -23,6 +23,7 @@ from app.releases.facts import read_facts
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
 from app.releases.published import CertificateOut, MeasurementsOut
+from app.releases.refusals import HiddenRefusals
 from app.releases.schemas import PreflightOut, ProblemOut, ReleaseIn, ReleaseOut, ReleaseState
 from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
@@ -78,7 +79,7 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
             "description": "The budget cannot cover it, or the dataset takes no releases.",
             "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
         },
-        **refusing(404),
+        **refusing(404, 429),
     },
 )
 async def request_release(
@@ -96,7 +97,8 @@ async def request_release(
     """Charge the budget and queue a run of one synthesizer under one guarantee.
 
     The charge follows from public facts and is fixed here. If the remaining budget cannot cover
-    it, the refusal states what is left and the largest epsilon that would fit.
+    it, the refusal states what is left and the largest epsilon that would fit, to those who may see
+    the budget. Others are refused at most ten times an hour by a budget that is not shown to them.
     """
     # Everything slow first, outside the queue of writes, which serves all requests in turn.
     prepared = await to_thread.run_sync(
@@ -104,7 +106,8 @@ async def request_release(
     )
 
     def accept(session: Session) -> tuple[ReleaseOut, bool]:
-        accepted = admission.admit(session, principal, prepared, attempt, settings)
+        refusals: HiddenRefusals = request.app.state.refusals
+        accepted = admission.admit(session, principal, prepared, attempt, refusals, settings)
         shown = views.release(
             session, principal, accepted.release, accepted.dataset, accepted.account
         )

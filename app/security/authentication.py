@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hmac
-import math
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from app.database import Database, now
@@ -17,16 +13,9 @@ from app.security import repository
 from app.security.keys import digest_of, is_key, prefix_of
 from app.security.models import ApiKeyRow
 from app.security.principals import Principal
+from app.security.windows import Windows
 
-# Windows kept at most, a few megabytes: an attacker with many addresses must not fill the memory.
-_MOST_WINDOWS = 20_000
 _ANY_PREFIX = ""
-
-
-@dataclass(slots=True)
-class _Window:
-    ends_at: float
-    failures: int = 0
 
 
 class FailureLimit:
@@ -42,38 +31,21 @@ class FailureLimit:
         self, limit: int, window_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit = limit
-        self._window_s = window_s
-        self._clock = clock
-        self._windows: OrderedDict[tuple[str, str], _Window] = OrderedDict()
-        self._lock = threading.Lock()
+        self._windows: Windows[tuple[str, str]] = Windows(window_s, clock)
 
     def refuse_if_exceeded(self, client: str, prefix: str = _ANY_PREFIX) -> None:
         """Raises `TooManyRequests` once this address has failed too often."""
-        with self._lock:
-            window = self._windows.get((client, prefix))
-            left_s = window.ends_at - self._clock() if window else 0.0
-            if window is None or left_s <= 0 or window.failures < self._limit:
-                return
-        raise TooManyRequests(
-            "Too many failed authentications came from this address. Wait, then send a valid key.",
-            retry_after_s=max(1, math.ceil(left_s)),
-        )
+        left_s = self._windows.left_s((client, prefix), self._limit)
+        if left_s:
+            raise TooManyRequests(
+                "Too many failed authentications came from this address. Wait, then send a valid"
+                " key.",
+                retry_after_s=left_s,
+            )
 
     def count(self, client: str, prefix: str) -> None:
-        with self._lock:
-            # The prefix is not the key: the limit can count it without holding a secret.
-            for name in ((client, prefix), (client, _ANY_PREFIX)):
-                self._window(name).failures += 1
-
-    def _window(self, name: tuple[str, str]) -> _Window:
-        moment = self._clock()
-        window = self._windows.get(name)
-        if window is None or window.ends_at <= moment:
-            window = self._windows[name] = _Window(moment + self._window_s)
-            self._windows.move_to_end(name)
-            if len(self._windows) > _MOST_WINDOWS:
-                self._windows.popitem(last=False)
-        return window
+        # The prefix is not the key: the limit can count it without holding a secret.
+        self._windows.count((client, prefix), (client, _ANY_PREFIX))
 
 
 def authenticate(

@@ -151,9 +151,9 @@ class ServiceUnavailable(ServiceFailed):
 class BudgetExceeded(Conflict):
     """The release does not fit; nothing was charged.
 
-    `scope` is "account" or "grant", `limited_by` epsilon, delta or rho. `spent`, `remaining`
-    and `largest_epsilon` (at the request's own delta) are None where the service keeps them
-    back or, for the last, where nothing fits any more.
+    `scope` is "account" or "grant", `limited_by` epsilon, delta or rho. `limited_by`, `spent`,
+    `remaining` and `largest_epsilon` (at the request's own delta) are None where the service keeps
+    them back or, for the last, where nothing fits any more.
     """
 
     @property
@@ -173,8 +173,9 @@ class BudgetExceeded(Conflict):
         return str(self.problem["scope"])
 
     @property
-    def limited_by(self) -> str:
-        return str(self.problem["limited_by"])
+    def limited_by(self) -> str | None:
+        limit = self.problem.get("limited_by")
+        return None if limit is None else str(limit)
 
     @property
     def largest_epsilon(self) -> Decimal | None:

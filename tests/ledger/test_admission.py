@@ -131,8 +131,8 @@ def test_an_allowance_is_a_share_and_never_extra(database: Database) -> None:
         with pytest.raises(BudgetExceeded) as refused:
             books.admit(session, guarantee(epsilon="0.8"), grant=grants[1], reveal_account=False)
     assert refused.value.extra["scope"] == "account"
-    told = ("spent", "remaining", "largest_epsilon")
-    assert [refused.value.extra[name] for name in told] == [None, None, None]
+    told = ("spent", "remaining", "limited_by", "largest_epsilon")
+    assert [refused.value.extra[name] for name in told] == [None] * 4
 
 
 def test_a_refusal_of_the_allowance_states_what_both_scopes_can_cover_if_both_are_shown(
@@ -219,6 +219,49 @@ def test_a_preview_tells_what_admission_would_and_changes_nothing(database: Data
         assert look("0.6", False, grant).fits is False
         assert look("0.6", False, grant).remaining_after is None
         assert books.account(session).entries == 1
+
+
+@pytest.mark.parametrize("cap", [None, (5 * 10**11, 0)])
+def test_no_preview_depends_on_what_a_hidden_account_has_left(
+    database: Database, cap: tuple[int, int] | None
+) -> None:
+    """The same answers from a full account and from one that is spent."""
+    seen = []
+    for spent in (None, "1"):
+        books = open_books(database, "1")
+        with database.write() as session:
+            analyst = add_principal(session, analyst=True)
+            grant = add_grant(session, books.dataset_id, analyst.id, cap=cap)
+            if spent:
+                books.admit(session, guarantee(epsilon=spent))
+            previews = [
+                admission.preview(
+                    session,
+                    account=books.account(session),
+                    grant=grant,
+                    reveal_account=False,
+                    terms=Terms.of(guarantee(epsilon=epsilon), Accountant.BASIC),
+                )
+                for epsilon in ("0.5", "0.6", "2")
+            ]
+        seen.append(
+            [(each.fits, each.remaining_after, each.refusal and each.refusal.extra)
+             for each in previews]
+        )  # fmt: skip
+    assert seen[0] == seen[1]
+    assert [fits for fits, *_ in seen[0]] == ([True] * 3 if cap is None else [True, False, False])
+
+
+def test_a_hidden_account_refuses_nothing_that_the_allowance_explains(database: Database) -> None:
+    books = open_books(database, "1")
+    with database.write() as session:
+        analyst = add_principal(session, analyst=True)
+        grant = add_grant(session, books.dataset_id, analyst.id, cap=(5 * 10**11, 0))
+        books.admit(session, guarantee(epsilon="1"))
+        for shown, scope in ((True, "account"), (False, "grant")):
+            with pytest.raises(BudgetExceeded) as refused:
+                books.admit(session, guarantee(epsilon="0.6"), grant=grant, reveal_account=shown)
+            assert refused.value.extra["scope"] == scope
 
 
 def test_a_refund_gives_back_once_to_account_and_grant(database: Database) -> None:

@@ -37,18 +37,22 @@ def test_a_budget_that_is_too_small_is_told_as_the_release_would_be_refused(
     assert (largest["fits"], largest["refusal"]) == (True, None)
 
 
-@pytest.mark.parametrize("shown", [True, False])
 def test_an_analyst_learns_the_accounts_totals_where_they_are_shown_alone(
-    service: World, shown: bool
+    service: World,
 ) -> None:
     dataset = service.add_dataset(epsilon="1.5")
-    service.add_analyst("ana")
-    service.grant(dataset, "ana", show_budget=shown)
+    for who in ("ana", "ben"):
+        service.add_analyst(who)
+        service.grant(dataset, who, show_budget=who == "ana")
     assert service.custodian.release(dataset).status_code == 202
-    told = preflight(service.client("ana"), dataset)["refusal"]
-    assert (told["scope"], told["limited_by"]) == ("account", "epsilon")
-    hidden = [told[name] for name in ("spent", "remaining", "largest_epsilon")]
-    assert [each is None for each in hidden] == [not shown] * 3
+    shown = preflight(service.client("ana"), dataset)["refusal"]
+    assert (shown["scope"], shown["limited_by"]) == ("account", "epsilon")
+    assert shown["largest_epsilon"] == "0.5"
+    hidden = preflight(service.client("ben"), dataset)
+    assert (hidden["fits"], hidden["refusal"], hidden["remaining_after"]) == (True, None, None)
+    refused = service.client("ben").release(dataset).json()
+    assert refused["scope"] == "account"
+    assert {refused[name] for name in TOLD[2:]} == {None}
 
 
 def test_an_allowance_that_is_too_small_is_told_to_whom_it_belongs(service: World) -> None:

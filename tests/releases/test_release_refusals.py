@@ -149,6 +149,23 @@ def test_an_analyst_without_show_budget_reads_no_totals(service: World) -> None:
     assert (problem["spent"], problem["remaining"], problem["largest_epsilon"]) == (None,) * 3
 
 
+def test_a_hidden_budget_refuses_an_analyst_ten_times_an_hour(service: World) -> None:
+    """Otherwise refusals, which are free, would find what is left."""
+    dataset = service.add_dataset(epsilon="1.5")
+    ana, ben = service.add_analyst("ana"), service.add_analyst("ben")
+    service.grant(dataset, "ana")
+    service.grant(dataset, "ben", show_budget=True)
+    assert ana.release(dataset).status_code == 202
+    big = {"guarantee": {"epsilon": "0.6"}}
+    assert {ana.release(dataset, **big).status_code for _ in range(10)} == {409}
+    for guarantee in (big, {"guarantee": {"epsilon": "0.1"}}):
+        answer = ana.release(dataset, **guarantee)
+        assert answer.status_code == 429
+        assert 0 < int(answer.headers["Retry-After"]) <= 3600
+    assert {ben.release(dataset, **big).status_code for _ in range(11)} == {409}
+    assert ben.release(dataset, guarantee={"epsilon": "0.1"}).status_code == 202
+
+
 def test_an_allowance_is_its_own_scope(service: World) -> None:
     dataset = service.add_dataset()
     analyst = service.add_analyst("ana")

@@ -254,6 +254,28 @@ def test_a_grant_is_changed_revoked_and_revived_with_what_it_spent(desk: Desk) -
     assert again.status_code == 409
 
 
+def test_allowances_on_datasets_of_one_account_add_up_and_the_answer_says_so(desk: Desk) -> None:
+    made = case(desk)
+    with desk.database.write() as session:
+        sibling = add_dataset(session, made.books.owner_id, made.books.account_id).id
+    first = made.grant(allowance={"epsilon": "2", "delta": "1e-7"})
+    assert first["within_account"] == {"epsilon": "2", "delta": "0.0000001"}
+    second = made.custodian.post(
+        f"/datasets/{sibling}/grants",
+        {"principal_id": made.analyst.id, "allowance": {"epsilon": "1.5"}},
+    ).json()
+    both = {"epsilon": "3.5", "delta": "0.0000001"}
+    assert second["within_account"] == both
+    (listed,) = made.custodian.get(f"{made.path}/grants").json()["items"]
+    assert listed["within_account"] == both
+    budget = made.custodian.get(f"{made.path}/budget").json()["cap"]
+    unlimited = made.custodian.put(f"{made.path}/grants/{first['id']}", {}).json()
+    assert unlimited["within_account"] == budget
+    made.custodian.delete(f"{made.path}/grants/{first['id']}")
+    gone = made.custodian.get(f"{made.path}/grants/{first['id']}").json()
+    assert gone["within_account"] == {"epsilon": "1.5", "delta": "0"}
+
+
 @pytest.mark.parametrize(
     ("accountant", "allowance", "pointer"),
     [
