@@ -72,6 +72,12 @@ class Settings(BaseSettings):
     max_stored_bytes: int = Field(
         64 * GIB, ge=1, description="Most bytes that one principal's tables and samples may take."
     )
+    compared_uploads: int = Field(
+        20,
+        ge=1,
+        description="Uploads of one custodian in 24 hours that are compared with tables they"
+        " erased; further ones are rejected.",
+    )
     sample_ttl_s: float | None = Field(
         None, gt=0, description="Age after which a sample's rows are dropped; made again on demand."
     )

@@ -68,8 +68,11 @@ def create_grant(
     """Let an analyst use the dataset.
 
     Raises `Invalid` at /principal_id unless it is an active analyst, `Conflict` if there is a
-    grant already.
+    grant already, or if the dataset is closed.
     """
+    # No analyst may see that a dataset is closed: it tells that another one has equal content.
+    if dataset.closed:
+        raise Conflict("The dataset's budget is closed. Grant the dataset that replaced it.")
     _expect_analyst(session, actor, principal_id)
     row = repository.grant_of(session, dataset.id, principal_id)
     if row is not None and row.state == "active":

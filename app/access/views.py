@@ -26,7 +26,6 @@ def seen(session: Session, seen_by: Access) -> DatasetOut:
         name=row.name,
         state=cast(State, row.state),
         visibility=cast(Literal["private", "public"], row.visibility),
-        closed=row.closed,
         role=seen_by.role,
         schema=row.schema,
         unit=row.unit,
@@ -42,6 +41,7 @@ def seen(session: Session, seen_by: Access) -> DatasetOut:
 def _facts(session: Session, row: DatasetRow) -> CustodianFacts:
     return CustodianFacts(
         account_id=row.account_id,
+        closed=row.closed,
         # The exact count of rows is private, so it is in the custodian's part alone.
         rows=row.rows,
         stored_bytes=stored_bytes(session, [row.id]),

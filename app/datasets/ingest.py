@@ -198,8 +198,13 @@ class _Ingest:
             try:
                 # In the transaction that makes the dataset ready, so that of two equal uploads one
                 # sees the other.
-                closed = recognition.recognise(session, row, content_hmac)
-            except recognition.SameContent as error:
+                closed = recognition.recognise(
+                    session,
+                    row,
+                    content_hmac,
+                    most_comparisons=self._job.settings.compared_uploads,
+                )
+            except recognition.NotAccepted as error:
                 problem = RowProblem(None, None, None, error.message, error.remedy)
                 _reject(row, ingest_report(plan.schema, encoder.totals, reader, problems=[problem]))
             else:

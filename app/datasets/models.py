@@ -23,8 +23,6 @@ class DatasetRow(Base):
     visibility: Mapped[str] = mapped_column(String(16))
     # awaiting_data | ingesting | ready | rejected | erased
     state: Mapped[str] = mapped_column(String(16))
-    # A newer dataset of the same content replaced it; its releases are refused.
-    closed: Mapped[bool] = mapped_column(Boolean, default=False)
     schema: Mapped[dict[str, Any]] = mapped_column(JSON)
     unit: Mapped[dict[str, Any]] = mapped_column(JSON)
     max_total_rows: Mapped[int] = mapped_column(BigInteger)
@@ -35,6 +33,9 @@ class DatasetRow(Base):
     erased_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
     # Private: for the custodian and the service alone.
+    # Its account is closed, since a newer dataset has the content of one that draws on it. No
+    # analyst has a grant on it, so that nobody but the custodian can notice.
+    closed: Mapped[bool] = mapped_column(Boolean, default=False)
     rows: Mapped[int | None] = mapped_column(BigInteger)
     content_hmac: Mapped[str | None] = mapped_column(String(64))
     ingest_report: Mapped[dict[str, Any] | None] = mapped_column(JSON)
@@ -44,3 +45,13 @@ class DatasetRow(Base):
     wrapped_key: Mapped[str | None] = mapped_column(String(200))
 
     __table_args__ = (Index("ix_datasets_content_hmac", "content_hmac"),)
+
+
+class ComparisonRow(Base):
+    """An upload that was compared with tables that its custodian erased; kept for a day."""
+
+    __tablename__ = "comparisons"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    at: Mapped[datetime] = mapped_column(UtcTime)

@@ -1,29 +1,32 @@
 """Recognises an upload whose content is already stored, when its dataset becomes ready.
 
-This protects against mistakes, not against intent. Only matches among one custodian's datasets
-have an effect; a match across custodians is only recorded in the admin's audit log.
+This protects against mistakes, not against intent. A custodian's uploads are compared with their
+own datasets alone, and only they learn the result: from the ingest report, which nobody else
+reads. Nothing that an analyst or the admin can see depends on it.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
+from app.database import now
 from app.datasets import repository
 from app.datasets.models import DatasetRow
 from app.ledger.accounts import has_charges
-from app.security import audit
 from app.storage.models import SecretRow
 
 CONTENT_KEY = "content-key"
 # A keyed digest: without the key nobody can test whether the store holds a known table.
 KEY_BYTES = 32
+COMPARISON_WINDOW = timedelta(days=1)
 
 
-class SameContent(Exception):
-    """The content may not be stored a second time like this; for the custodian alone."""
+class NotAccepted(Exception):
+    """The content may not be stored like this; for the custodian alone."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -40,75 +43,62 @@ def content_key(session: Session) -> bytes:
     return row.value
 
 
-def recognise(session: Session, dataset: DatasetRow, content_hmac: str) -> list[str]:
+def recognise(
+    session: Session, dataset: DatasetRow, content_hmac: str, *, most_comparisons: int
+) -> list[str]:
     """Apply the rules in the transaction that makes `dataset` ready.
 
-    Closes older datasets of the same content whose accounts have no charge, and returns
-    their ids. Raises `SameContent` if the content was already charged for, or if it is
-    declared both public and private.
+    Closes the accounts that older datasets of the same content draw on, where nothing was charged
+    to them and no analyst may use them. Returns the ids of the datasets that this closed. Raises
+    `NotAccepted` if that cannot be done, if the content is declared both public and private, or if
+    too many of the custodian's uploads were compared today.
     """
-    matches = repository.same_content(session, dataset, content_hmac)
-    own = [match for match in matches if match.owner_id == dataset.owner_id]
-    # A custodian must not learn that somebody else holds the same table.
-    _record_for_admin(session, dataset, [match for match in matches if match not in own])
-    if any(match.visibility != dataset.visibility for match in own):
+    if dataset.closed:
+        raise _closed_meanwhile()
+    same = repository.same_content(session, dataset, content_hmac)
+    if dataset.visibility == "private" and dataset.new_population is not None:
+        # Other people by declaration: private tables are not compared, so nothing is told of them.
+        same = [other for other in same if other.visibility == "public"]
+    else:
+        _limit_comparisons(session, dataset, most_comparisons)
+    if any(other.visibility != dataset.visibility for other in same):
         raise _two_visibilities(dataset)
     if dataset.visibility == "public":
         return []
-    duplicates = [m for m in own if m.account_id != dataset.account_id and not m.closed]
-    if duplicates and dataset.new_population is not None:
-        _audit_new_population(session, dataset, duplicates)
-        return []
-    for duplicate in duplicates:
-        assert duplicate.account_id is not None
+    return _take_over(session, [other for other in same if not other.closed])
+
+
+def _limit_comparisons(session: Session, dataset: DatasetRow, most: int) -> None:
+    """Before anything is decided: an upload beyond the limit is answered alike, equal or not."""
+    # What is still stored has nothing to hide from its custodian. An erased table has: with all
+    # rows but one, one upload for each guess would find the missing one.
+    if not repository.has_erased(session, dataset):
+        return
+    moment = now()
+    since = moment - COMPARISON_WINDOW
+    if repository.comparisons(session, dataset.owner_id, since) >= most:
+        raise _too_many_comparisons(most)
+    repository.record_comparison(session, dataset.owner_id, moment, since)
+
+
+def _take_over(session: Session, same: Sequence[DatasetRow]) -> list[str]:
+    """Close the accounts of these datasets, each with all its datasets."""
+    accounts = {other.account_id: other for other in same if other.account_id is not None}
+    for account_id, older in accounts.items():
         # Checked for all before any is closed: this raises, and nothing may be half done.
-        if has_charges(session, duplicate.account_id):
-            raise _charged_already(duplicate)
-    for duplicate in duplicates:
-        _close(session, duplicate, dataset)
-    return [duplicate.id for duplicate in duplicates]
+        if has_charges(session, account_id):
+            raise _charged_already(older)
+        if repository.is_granted(session, account_id):
+            raise _used_by_analysts(older)
+    # A sibling left open would keep its budget, for people who now have another one.
+    closed = [row for account_id in accounts for row in repository.rows_of(session, account_id)]
+    for row in closed:
+        row.closed = True
+    return [row.id for row in closed]
 
 
-def _close(session: Session, older: DatasetRow, newer: DatasetRow) -> None:
-    older.closed = True
-    audit.record(
-        session,
-        principal_id=newer.owner_id,
-        action="dataset.close",
-        subject=older.id,
-        detail={"taken_over_by": newer.id},
-    )
-
-
-def _audit_new_population(
-    session: Session, dataset: DatasetRow, duplicates: Sequence[DatasetRow]
-) -> None:
-    audit.record(
-        session,
-        principal_id=dataset.owner_id,
-        action="dataset.new_population",
-        subject=dataset.id,
-        detail={
-            "reason": dataset.new_population,
-            "same_content_as": [duplicate.id for duplicate in duplicates],
-        },
-    )
-
-
-def _record_for_admin(session: Session, dataset: DatasetRow, foreign: Sequence[DatasetRow]) -> None:
-    """Without a subject, so that no custodian sees the entry in their view of the log."""
-    if foreign:
-        audit.record(
-            session,
-            principal_id=None,
-            action="dataset.same_content",
-            subject=None,
-            detail={"dataset": dataset.id, "others": [match.id for match in foreign]},
-        )
-
-
-def _charged_already(older: DatasetRow) -> SameContent:
-    return SameContent(
+def _charged_already(older: DatasetRow) -> NotAccepted:
+    return NotAccepted(
         f"This is the content of your dataset {older.id}, whose budget has already been charged."
         " A second budget for the same people would add to what was spent.",
         f'Create the dataset with "shares_budget_with": "{older.id}", or, if these are other'
@@ -116,13 +106,40 @@ def _charged_already(older: DatasetRow) -> SameContent:
     )
 
 
-def _two_visibilities(dataset: DatasetRow) -> SameContent:
+def _used_by_analysts(older: DatasetRow) -> NotAccepted:
+    return NotAccepted(
+        f"This is the content of your dataset {older.id}, whose budget analysts may use. Closing it"
+        " would tell them that the two tables are equal.",
+        f'Create the dataset with "shares_budget_with": "{older.id}", or revoke the grants on all'
+        " datasets of that budget and send the data again.",
+    )
+
+
+def _closed_meanwhile() -> NotAccepted:
+    return NotAccepted(
+        "The budget that this dataset draws on is closed: a newer dataset has the content of one"
+        " that shares it.",
+        'Create the dataset again with a "budget" of its own, or with another'
+        ' "shares_budget_with".',
+    )
+
+
+def _too_many_comparisons(most: int) -> NotAccepted:
+    return NotAccepted(
+        f"In the last 24 hours {most} of your uploads were compared with tables that you erased,"
+        " the most allowed: each comparison tells whether they are equal.",
+        'Send the data again later, or create the dataset with "new_population":'
+        ' {"reason": "..."} if these are other people.',
+    )
+
+
+def _two_visibilities(dataset: DatasetRow) -> NotAccepted:
     if dataset.visibility == "public":
-        return SameContent(
+        return NotAccepted(
             "This is the content of a private dataset of yours, so it cannot be public.",
             "Upload it as a private dataset, or upload a table that is public.",
         )
-    return SameContent(
+    return NotAccepted(
         "This is the content of a public dataset of yours, so no budget can protect it.",
         "Use the public dataset, or upload another table.",
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, func, or_, select, true
 from sqlalchemy.orm import Session
 
-from app.datasets.models import DatasetRow
+from app.datasets.models import ComparisonRow, DatasetRow
+from app.ledger.models import GrantRow
 from app.storage.models import ChunkRow
 
 
@@ -14,11 +17,75 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def same_content(session: Session, dataset: DatasetRow, content_hmac: str) -> list[DatasetRow]:
-    """Other datasets that have been ready with this content, also erased ones; oldest first."""
+    """The owner's other datasets that have been ready with this content, also erased ones.
+
+    Oldest first, without those of the dataset's own account.
+    """
     return list(
         session.scalars(
             select(DatasetRow)
-            .where(DatasetRow.content_hmac == content_hmac, DatasetRow.id != dataset.id)
+            .where(DatasetRow.content_hmac == content_hmac, *_of_other_accounts(dataset))
+            .order_by(DatasetRow.created_at, DatasetRow.id)
+        )
+    )
+
+
+def has_erased(session: Session, dataset: DatasetRow) -> bool:
+    """Whether `same_content` could find a private table that is erased."""
+    erased = select(DatasetRow.id).where(
+        DatasetRow.state == "erased",
+        DatasetRow.visibility == "private",
+        DatasetRow.content_hmac.is_not(None),
+        *_of_other_accounts(dataset),
+    )
+    return session.scalar(erased.limit(1)) is not None
+
+
+def _of_other_accounts(dataset: DatasetRow) -> tuple[ColumnElement[bool], ...]:
+    return (
+        DatasetRow.owner_id == dataset.owner_id,
+        DatasetRow.id != dataset.id,
+        # Public datasets have none, so they are always compared.
+        or_(DatasetRow.account_id.is_(None), DatasetRow.account_id != dataset.account_id)
+        if dataset.account_id is not None
+        else true(),
+    )
+
+
+def comparisons(session: Session, principal_id: str, since: datetime) -> int:
+    """How many of a custodian's uploads were compared with erased tables since then."""
+    counted = select(func.count()).where(
+        ComparisonRow.principal_id == principal_id, ComparisonRow.at > since
+    )
+    return int(session.scalar(counted) or 0)
+
+
+def record_comparison(session: Session, principal_id: str, at: datetime, since: datetime) -> None:
+    """Count an upload that is compared now; those before `since` are forgotten."""
+    session.execute(
+        delete(ComparisonRow).where(
+            ComparisonRow.principal_id == principal_id, ComparisonRow.at <= since
+        )
+    )
+    session.add(ComparisonRow(principal_id=principal_id, at=at))
+
+
+def is_granted(session: Session, account_id: str) -> bool:
+    """Whether an analyst may use a dataset of the account."""
+    granted = (
+        select(GrantRow.id)
+        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
+        .where(DatasetRow.account_id == account_id, GrantRow.state == "active")
+    )
+    return session.scalar(granted.limit(1)) is not None
+
+
+def rows_of(session: Session, account_id: str) -> list[DatasetRow]:
+    """Datasets that draw on an account, oldest first."""
+    return list(
+        session.scalars(
+            select(DatasetRow)
+            .where(DatasetRow.account_id == account_id)
             .order_by(DatasetRow.created_at, DatasetRow.id)
         )
     )

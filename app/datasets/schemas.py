@@ -171,6 +171,10 @@ class CustodianFacts(BaseModel):
     """For the dataset's custodian alone."""
 
     account_id: str | None = Field(description="The account it draws on; null if public.")
+    closed: bool = Field(
+        description="A newer dataset of yours has the content of this one, or of one that shares"
+        " its budget: that budget is closed, and new releases are refused."
+    )
     rows: int | None = Field(description="Exact; not private: do not publish.")
     stored_bytes: int = Field(description="Bytes that the encoded table takes.")
     new_population: str | None = Field(
@@ -191,7 +195,6 @@ class DatasetOut(BaseModel):
                     "name": "taxi",
                     "state": "ready",
                     "visibility": "private",
-                    "closed": False,
                     "role": "analyst",
                     "schema": SCHEMA_EXAMPLE,
                     "unit": UNIT_EXAMPLE,
@@ -214,9 +217,6 @@ class DatasetOut(BaseModel):
     visibility: Literal["private", "public"] = Field(
         description="`private`: within a budget. `public`: readable by every principal, no"
         " budget, usable as a public prior."
-    )
-    closed: bool = Field(
-        description="A newer dataset of the custodian replaced it; new releases are refused."
     )
     role: Literal["custodian", "analyst", "reader"] = Field(description="The caller's role here.")
     dictionary: dict[str, Any] = Field(
@@ -305,7 +305,8 @@ class IngestReportOut(BaseModel):
     unused_columns: list[str] = Field(description="Columns of the file that no field reads.")
     left_out: list[LeftOutOut] = Field(description="Declared fields that are not used.")
     closed_datasets: list[str] = Field(
-        description="Older datasets of the same content that this one replaced."
+        description="Older datasets that this one closed: those of the same content, and all that"
+        " share a budget with them."
     )
 
 

@@ -59,6 +59,15 @@ def create(
         subject=row.id,
         detail={"visibility": row.visibility, "shares_budget_with": draft.joins},
     )
+    if draft.new_population is not None:
+        # As declared, whether or not the content is known: the entry must not tell.
+        audit.record(
+            session,
+            principal_id=principal.id,
+            action="dataset.new_population",
+            subject=row.id,
+            detail={"reason": draft.new_population},
+        )
     if staged is not None:
         _start_ingest(session, row, staged, settings)
     return row
@@ -66,6 +75,11 @@ def create(
 
 def check_receiving(row: DatasetRow) -> None:
     """Raise `Conflict` unless the dataset takes data now."""
+    if row.closed:
+        raise Conflict(
+            "The dataset's budget is closed: a newer dataset has the content of one that shares it."
+            " Create another dataset."
+        )
     if row.state not in RECEIVING:
         raise Conflict(
             f"The dataset is {row.state}; it takes data only while it is awaiting_data or"
@@ -148,6 +162,12 @@ def _joinable(
             pointer,
             "That dataset is public and has no budget.",
             "Name a private dataset, or send `budget`.",
+        )
+    if other.closed:
+        raise Invalid.at(
+            pointer,
+            "That budget is closed: a newer dataset has the content of one that shared it.",
+            "Name the newer dataset, or send `budget`.",
         )
     account = session.get_one(AccountRow, other.account_id)
     # Losses of different units do not add up to a guarantee for either.

@@ -92,7 +92,9 @@ def accepting(access: Access) -> AccountRow:
             " in a release of a private one."
         )
     if dataset.closed:
-        raise Conflict("The dataset is closed: a newer one with the same content took over.")
+        raise Conflict(
+            "The dataset's budget is closed: a newer dataset has the content of one that shares it."
+        )
     if dataset.state in ("rejected", "erased"):
         raise Conflict(f"The dataset is {dataset.state} and takes no releases.")
     return account

@@ -16,9 +16,13 @@ from sqlalchemy import text
 from app.datasets.models import DatasetRow
 from app.storage.blobs import BlobStore
 
-PRIVATE = ("rows", "content_hmac", "ingest_report", "wrapped_key", "staged")
+# With the value of a dataset of which nothing is known.
+PRIVATE = {
+    "closed": False, "rows": None, "content_hmac": None, "ingest_report": None,
+    "wrapped_key": None, "staged": None,
+}  # fmt: skip
 PUBLIC = (
-    "id", "owner_id", "account_id", "name", "visibility", "state", "closed", "schema", "unit",
+    "id", "owner_id", "account_id", "name", "visibility", "state", "schema", "unit",
     "max_total_rows", "file_options", "new_population", "created_at", "ready_at", "erased_at",
 )  # fmt: skip
 
@@ -37,10 +41,10 @@ REQUESTS: list[dict[str, Any]] = [
 def erase(service: World, dataset: str) -> None:
     BlobStore(service.database).delete(dataset)
     with service.database.write() as session:
-        for column in PRIVATE:
+        for column, unknown in PRIVATE.items():
             session.execute(
-                text(f"UPDATE datasets SET {column} = NULL WHERE id = :id"),
-                {"id": dataset},
+                text(f"UPDATE datasets SET {column} = :unknown WHERE id = :id"),
+                {"id": dataset, "unknown": unknown},
             )
 
 
