@@ -104,9 +104,11 @@ def shuffled_within(entity: NDArray[np.int64], keys: RandomKeys | None = None) -
     """An order that leaves sorted entities in place and shuffles the elements of each.
 
     One sort, of 18 bits of entity (a block has no more) above 46 random bits. Two of j
-    elements draw equal bits with probability at most j^2 / 2^47; see `bounding` on ties.
+    elements draw equal bits with probability at most j^2 / 2^47. They keep their order, so that
+    what is drawn of an entity depends on its own elements and keys alone; see `bounding` on ties.
     """
     random = (random_keys if keys is None else keys)(len(entity))
     sorting = (entity.astype(np.uint64) << np.uint64(46)) | (random >> np.uint64(18))
-    order: NDArray[np.int64] = np.argsort(sorting)
+    # Any other sort breaks ties by how many elements there are, those of other entities included.
+    order: NDArray[np.int64] = np.argsort(sorting, kind="stable")
     return order
