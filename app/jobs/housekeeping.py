@@ -13,6 +13,7 @@ from app.database import Database
 from app.jobs import liveness
 from app.problems import Unavailable
 from app.queue import jobs
+from app.queue.leases import LeaseWatch
 from app.queue.outcomes import Outcomes, report_ends
 from app.releases import samples
 from app.sandbox import folders
@@ -49,6 +50,7 @@ class Housekeeping:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
         self._checkpointed = time.monotonic()
+        self._leases = LeaseWatch()
 
     def __enter__(self) -> Housekeeping:
         self.take_from_dead()
@@ -94,10 +96,10 @@ class Housekeeping:
     def _take_from_lost(self) -> None:
         self.take_from_dead()
         with self._database.read() as session:
-            lost = jobs.has_lost(session)
+            lost = self._leases.run_out(session)
         if lost:
             with self._database.write() as session:
-                report_ends(session, jobs.expire_lost(session), self._outcomes)
+                report_ends(session, jobs.expire(session, lost), self._outcomes)
 
     def _drop_samples(self) -> None:
         if self._settings.sample_ttl_s is None:

@@ -109,7 +109,7 @@ class Watch:
         # Before the write, which may wait for the lock: the lease counts from the earlier moment.
         begun = time.monotonic()
         with self._context.database.write() as session:
-            jobs.heartbeat(session, self._context.claim, settings.lease_s)
+            jobs.heartbeat(session, self._context.claim)
         self._beaten = begun
 
 

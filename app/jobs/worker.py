@@ -26,12 +26,13 @@ from app.problems import Unavailable
 from app.queue import jobs
 from app.queue.context import JobContext
 from app.queue.jobs import Claim
+from app.queue.leases import LeaseWatch
 from app.queue.outcomes import Outcomes, report_ends
 from app.sandbox.child import ChildHost
 from app.settings import Settings, get_settings
 
 IDLE_S = 0.05
-# How often the queue is read even if the store has not changed: leases expire without a write.
+# How often the queue is read even if the store has not changed: leases run out without a write.
 LOOK_ANYWAY_S = 1.0
 
 log = logging.getLogger("halftone.jobs")
@@ -55,6 +56,7 @@ class Worker:
         self._outcomes = outcomes
         self._shutdown = shutdown
         self._change = StoreChange(database)
+        self._leases = LeaseWatch()
         self._warm = False
 
     def work(self) -> None:
@@ -79,10 +81,11 @@ class Worker:
         """Take the next job, after those of lost workers were queued again."""
         try:
             with self._database.read() as session:
-                if not jobs.has_work(session):
+                lost = self._leases.run_out(session)
+                if not lost and not jobs.has_work(session):
                     return None
             with self._database.write() as session:
-                report_ends(session, jobs.expire_lost(session), self._outcomes)
+                report_ends(session, jobs.expire(session, lost), self._outcomes)
                 return jobs.claim(session, self.name, self._settings.lease_s)
         except Unavailable:
             self._change.expect()

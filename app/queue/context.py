@@ -64,7 +64,7 @@ class JobContext:
         self._last: ProgressEvent | None = None
         self._events = 0
         self._written_at = float("-inf")
-        self._publishes_at: float | None = None
+        self._awaited = False
         # Only a fit reads private rows for others than their custodian.
         self._interval_s = settings.publish_interval_s if claim.kind == "fit" else 0.0
         self.completed = False
@@ -111,11 +111,13 @@ class JobContext:
         """
         interval_s = self._interval_s
         self.publishing = True
-        if not interval_s or self._publishes_at:
+        if not interval_s or self._awaited:
             return
-        # Fixed at the first call: a retry must not move the moment by another interval.
-        self._publishes_at = (time.time() // interval_s + 1) * interval_s
-        while (left_s := self._publishes_at - time.time()) > 0:
+        # At the first call only: a retry must not move the moment by another interval.
+        self._awaited = True
+        # Waited for on a clock that is never set: a step back would hold the run up for as long.
+        publishes_at = time.monotonic() + interval_s - time.time() % interval_s
+        while (left_s := publishes_at - time.monotonic()) > 0:
             self.check_cancelled()
             time.sleep(min(left_s, 0.1))
 

@@ -1,15 +1,14 @@
 """The queue of jobs: claims, leases and fencing numbers.
 
-A claim raises the job's fencing number and holds a lease. A worker whose lease has expired counts
-as lost, and the number is raised again. Workers write only through `fenced`, so that one that
-wakes up after its lease has expired can store nothing.
+A claim raises the job's fencing number and holds a lease (see `leases`). A worker whose lease has
+run out counts as lost, and the number is raised again. Workers write only through `fenced`, so that
+one that wakes up after its job was taken away can store nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +16,7 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from app.database import Database, new_id, now
+from app.queue.leases import HELD, Lease
 from app.queue.models import JobRow
 from app.settings import Settings
 
@@ -29,15 +29,13 @@ MOST_RERUNS = 3
 
 _ENQUEUE = insert(JobRow.__table__)  # type: ignore[arg-type]
 
-HELD = ("running", "cancelling")
-
 
 class JobInterrupted(Exception):
     """The job must stop; nothing more may be stored for it by this run."""
 
 
 class LeaseLost(JobInterrupted):
-    """Another run owns the job, or may own it: the lease has expired."""
+    """Another run owns the job, or may own it: the lease has run out."""
 
 
 class JobCancelled(JobInterrupted):
@@ -113,8 +111,7 @@ def claim(session: Session, worker: str, lease_s: float) -> Claim | None:
     job.claims += 1
     job.fence += 1
     job.worker = worker
-    # Wall clock, since workers on several machines compare it.
-    job.lease_until = time.time() + lease_s
+    job.lease_s = lease_s
     job.started_at = now()
     session.flush()
     return Claim(
@@ -145,19 +142,14 @@ def _next_in_turn() -> Select[JobRow]:
 
 
 def has_work(session: Session) -> bool:
-    """Whether there is a job to claim, or a lease that has run out."""
+    """Whether there is a job to claim."""
     waiting = select(JobRow.id).where(JobRow.state == "queued").limit(1)
-    return session.scalar(waiting) is not None or has_lost(session)
+    return session.scalar(waiting) is not None
 
 
-def has_lost(session: Session) -> bool:
-    """Whether a lease has run out."""
-    return session.scalar(_lost().limit(1)) is not None
-
-
-def heartbeat(session: Session, claim: Claim, lease_s: float) -> None:
-    """Extend the lease; raises `LeaseLost` where it has gone."""
-    _owned(session, claim).lease_until = time.time() + lease_s
+def heartbeat(session: Session, claim: Claim) -> None:
+    """Extend the lease by its whole length; raises `LeaseLost` where it has gone."""
+    _owned(session, claim).beats += 1
 
 
 def is_cancelling(session: Session, claim: Claim) -> bool:
@@ -205,9 +197,19 @@ def hand_back(session: Session, claim: Claim) -> None:
     _requeue(_owned(session, claim))
 
 
-def expire_lost(session: Session) -> list[Ended]:
-    """Take the jobs whose lease has run out from their workers; returns those that ended."""
-    return _take_away(list(session.scalars(_lost())))
+def expire(session: Session, leases: Sequence[Lease]) -> list[Ended]:
+    """Take away the jobs of leases that have run out, unless they were extended since; returns
+    those that ended."""
+    held = [session.get(JobRow, lease.job_id, populate_existing=True) for lease in leases]
+    return _take_away(
+        [
+            job
+            for job, lease in zip(held, leases, strict=True)
+            if job is not None
+            and job.state in HELD
+            and (job.fence, job.beats) == (lease.fence, lease.beats)
+        ]
+    )
 
 
 def expire_worker(session: Session, worker: str) -> list[Ended]:
@@ -262,19 +264,9 @@ def record_progress(session: Session, claim: Claim, fraction: float, stage: str)
 def _owned(session: Session, claim: Claim) -> JobRow:
     # Read again in this transaction: a row loaded earlier could hide that the fence was raised.
     job = session.get(JobRow, claim.job_id, populate_existing=True)
-    if (
-        job is None
-        or job.fence != claim.fence
-        or job.state not in HELD
-        or job.lease_until is None
-        or job.lease_until < time.time()
-    ):
+    if job is None or job.fence != claim.fence or job.state not in HELD:
         raise LeaseLost
     return job
-
-
-def _lost() -> Select[JobRow]:
-    return select(JobRow).where(JobRow.state.in_(HELD), JobRow.lease_until < time.time())
 
 
 def _take_away(jobs: list[JobRow]) -> list[Ended]:
@@ -310,4 +302,4 @@ def _end(job: JobRow, state: End) -> None:
 def _let_go(job: JobRow) -> None:
     job.fence += 1
     job.worker = None
-    job.lease_until = None
+    job.lease_s = None

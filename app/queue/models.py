@@ -29,8 +29,9 @@ class JobRow(Base):
     # Raised by each claim and each expiry; a writer with an older number is refused.
     fence: Mapped[int] = mapped_column(Integer, default=0)
     worker: Mapped[str | None] = mapped_column(String(128))
-    # Seconds since the epoch.
-    lease_until: Mapped[float | None] = mapped_column(Float)
+    # Raised by each heartbeat; a worker that is silent for `lease_s` seconds counts as lost.
+    beats: Mapped[int] = mapped_column(Integer, default=0)
+    lease_s: Mapped[float | None] = mapped_column(Float)
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     time_limit_s: Mapped[float] = mapped_column(Float)
     progress: Mapped[float] = mapped_column(Float, default=0.0)

@@ -11,26 +11,27 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 _PREFIX = "halftone-child-"
-# Between its creation and its lock, a folder looks like one left behind.
-_YOUNG_S = 60.0
 
 
 class ChildFolder:
     """An empty folder that belongs to this process until `close`."""
 
     def __init__(self) -> None:
-        self._made = tempfile.TemporaryDirectory(prefix=_PREFIX)
-        self.path = Path(self._made.name)
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            # Until it is locked, it looks like one left behind, and may be removed as such.
+            with contextlib.suppress(FileNotFoundError):
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                if self.path.exists():
+                    return
+                os.close(self._lock)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._made.cleanup()
+        shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
@@ -52,8 +53,7 @@ def _removed(path: Path) -> bool:
     except OSError:
         return False
     try:
-        facts = os.fstat(folder)
-        if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < _YOUNG_S:
+        if os.fstat(folder).st_uid != os.geteuid():
             return False
         # Fails with OSError while the worker lives.
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

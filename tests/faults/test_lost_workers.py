@@ -188,4 +188,4 @@ def worker_of(store: Store, release: str) -> int:
     """Process id of the worker that runs a release."""
     name = store.job(release)["worker"]
     assert not liveness.is_dead(name)
-    return int(name.split(":")[1])
+    return int(name.rsplit(":", 2)[1])

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from forge import eventually
 from sqlalchemy import select, update
@@ -66,14 +67,28 @@ def dead_worker() -> str:
 def test_a_worker_is_alive_until_its_process_ends() -> None:
     own = liveness.own_name()
     assert not liveness.is_dead(own)
-    host, pid, started = own.rsplit(":", 2)
+    place, pid, started = own.rsplit(":", 2)
     assert int(pid) == os.getpid()
-    assert liveness.is_dead(f"{host}:{pid}:{int(started) - 3_600_000}")  # the id came again
+    assert liveness.is_dead(f"{place}:{pid}:{int(started) - 1}")  # the id came again
     assert liveness.is_dead(dead_worker())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a start is noted once elsewhere")
+def test_a_worker_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel derives from the clock: the moment of the boot, and so of every start."""
+    own, boot = liveness.own_name(), psutil.boot_time()
+    for step_s in (-3600, 10, 3600):
+        monkeypatch.setattr(psutil, "boot_time", lambda step_s=step_s: boot + step_s)
+        monkeypatch.setattr(psutil._pslinux, "boot_time", lambda step_s=step_s: boot + step_s)
+        assert liveness.own_name() == own
+        assert not liveness.is_dead(own)
+
+
 def test_nothing_is_said_of_workers_elsewhere() -> None:
-    assert not liveness.is_dead("another-machine:1:1")
+    host, boot, pid, started = liveness.own_name().rsplit(":", 3)
+    assert not liveness.is_dead(f"another-machine:{boot}:1:1")
+    assert not liveness.is_dead(f"{host}:another-boot:{pid}:{started}")
+    assert not liveness.is_dead(f"{host}:{pid}:1700000000000")  # of the version before
     assert not liveness.is_dead("a name of another form")
 
 
@@ -91,9 +106,9 @@ def test_a_living_workers_job_stays(database: Database) -> None:
 
 def test_a_job_that_was_lost_too_often_is_told_to_its_subject(database: Database) -> None:
     FAILED.clear()
-    claimed_by(database, "elsewhere:1:1")
+    claimed_by(database, "elsewhere:boot:1:1")
     with database.write() as session:
-        session.execute(update(JobRow).values(losses=jobs.MOST_RERUNS, lease_until=1.0))
+        session.execute(update(JobRow).values(losses=jobs.MOST_RERUNS, lease_s=0.0))
     with Housekeeping(database, Settings(), OUTCOMES):
         eventually(lambda: state(database) == "failed", "the lost job to be given up")
     assert FAILED == ["rl_a"]

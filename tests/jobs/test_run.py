@@ -19,6 +19,7 @@ from app.jobs.worker import Worker
 from app.problems import Unavailable
 from app.queue import jobs
 from app.queue.context import JobContext, ProgressEvent
+from app.queue.leases import LeaseWatch
 from app.queue.models import JobRow
 from app.queue.outcomes import Outcomes
 from app.settings import Settings
@@ -228,11 +229,13 @@ def test_a_shutdown_lets_a_short_job_end(database: Database) -> None:
 
 
 def test_heartbeats_keep_a_run_longer_than_its_lease(database: Database) -> None:
+    leases = LeaseWatch()
+
     def execute(context: JobContext) -> None:
         deadline = time.monotonic() + 1.6
         while time.monotonic() < deadline:
-            with database.write() as session:
-                assert jobs.expire_lost(session) == []
+            with database.read() as session:
+                assert leases.run_out(session) == []
             context.check_cancelled()
             time.sleep(0.05)
 

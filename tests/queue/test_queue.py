@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 import app.tables  # noqa: F401
 from app.database import Base, Database, new_id
 from app.queue import jobs
 from app.queue.jobs import Claim, JobCancelled, LeaseLost
+from app.queue.leases import Lease
 from app.queue.models import JobRow
 from app.settings import Settings
 
@@ -40,9 +40,10 @@ def claim(database: Database, worker: str = "w1") -> Claim:
     return found
 
 
-def run_out(database: Database, held: Claim) -> None:
+def run_out(database: Database, held: Claim) -> list[jobs.Ended]:
+    """Take the job away as where nothing was heard of its worker for a lease."""
     with database.write() as session:
-        session.execute(update(JobRow).where(JobRow.id == held.job_id).values(lease_until=1.0))
+        return jobs.expire(session, [Lease(held.job_id, held.fence, job(database, held).beats)])
 
 
 def job(database: Database, held: Claim) -> JobRow:
@@ -81,9 +82,7 @@ def test_a_job_is_claimed_by_one_worker(database: Database) -> None:
 def test_a_job_whose_lease_ran_out_is_run_again(database: Database) -> None:
     subject = enqueue(database)
     first = claim(database)
-    run_out(database, first)
-    with database.write() as session:
-        assert jobs.expire_lost(session) == []
+    assert run_out(database, first) == []
     second = claim(database, "w2")
     assert second.subject_id == subject
     assert second.fence > first.fence
@@ -95,38 +94,31 @@ def test_a_lost_worker_can_store_nothing(database: Database) -> None:
     run_out(database, first)
     with pytest.raises(LeaseLost), jobs.fenced(database, first):
         pytest.fail("a worker without a lease must not write")
-    with database.write() as session:
-        jobs.expire_lost(session)
     claim(database, "w2")
     for unit in (jobs.fenced, jobs.ending):
         with pytest.raises(LeaseLost), unit(database, first):
             pytest.fail("a worker with an older number must not write")
     with pytest.raises(LeaseLost), database.write() as session:
-        jobs.heartbeat(session, first, LEASE_S)
+        jobs.heartbeat(session, first)
 
 
-def test_a_heartbeat_extends_the_lease(database: Database) -> None:
+def test_a_lease_that_was_extended_since_it_was_seen_is_left(database: Database) -> None:
     enqueue(database)
     held = claim(database)
+    seen = Lease(held.job_id, held.fence, job(database, held).beats)
     with database.write() as session:
-        jobs.heartbeat(session, held, 1000)
-    lease = job(database, held).lease_until
+        jobs.heartbeat(session, held)
     with database.write() as session:
-        jobs.heartbeat(session, held, 2000)
-    assert lease is not None
-    assert (job(database, held).lease_until or 0) > lease + 900
+        assert jobs.expire(session, [seen]) == []
+    assert job(database, held).state == "running"
 
 
 def test_a_job_is_run_again_three_times_and_no_more(database: Database) -> None:
     enqueue(database)
     for _ in range(3):
-        run_out(database, claim(database))
-        with database.write() as session:
-            assert jobs.expire_lost(session) == []
+        assert run_out(database, claim(database)) == []
     last = claim(database)
-    run_out(database, last)
-    with database.write() as session:
-        (ended,) = jobs.expire_lost(session)
+    (ended,) = run_out(database, last)
     assert ended.state == "failed"
     assert job(database, last).state == "failed"
     with database.read() as session:
@@ -168,7 +160,6 @@ def test_cancelling_a_job_that_waits_again_keeps_the_charge(database: Database) 
     subject = enqueue(database)
     run_out(database, claim(database))
     with database.write() as session:
-        jobs.expire_lost(session)
         outcome = jobs.cancel(session, subject)
     assert (outcome.state, outcome.refundable) == ("cancelled", False)
 
@@ -192,9 +183,7 @@ def test_a_cancelled_job_whose_worker_is_lost_is_cancelled(database: Database) -
     held = claim(database)
     with database.write() as session:
         jobs.cancel(session, subject)
-    run_out(database, held)
-    with database.write() as session:
-        (ended,) = jobs.expire_lost(session)
+    (ended,) = run_out(database, held)
     assert ended.state == "cancelled"
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from app.jobs.housekeeping import Housekeeping
 from app.sandbox.folders import ChildFolder, remove_left_behind
 from app.settings import Settings
 
-AGE_S = 3600
 WORKER = """
 from app.sandbox.process import ChildProcess
 process = ChildProcess()
@@ -32,11 +30,6 @@ input()
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
-
-
-def aged(path: Path) -> Path:
-    os.utime(path, (time.time() - AGE_S,) * 2)
-    return path
 
 
 def worker(place: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -52,7 +45,7 @@ def worker(place: Path) -> tuple[subprocess.Popen[str], Path]:
     folder = Path(started.stdout.readline().strip())
     (folder / "half").mkdir()
     (folder / "half" / "written").write_text("rows")
-    return started, aged(folder)
+    return started, folder
 
 
 def test_the_folder_of_a_killed_worker_is_removed_and_that_of_a_live_one_kept(
@@ -74,7 +67,6 @@ def test_the_folder_of_a_killed_worker_is_removed_and_that_of_a_live_one_kept(
 
 def test_an_open_folder_is_kept_and_a_closed_one_is_gone() -> None:
     folder = ChildFolder()
-    aged(folder.path)
     assert remove_left_behind() == []
     folder.close()
     assert not folder.path.exists()
@@ -85,14 +77,12 @@ def test_links_files_and_folders_of_others_are_left(place: Path) -> None:
     kept.mkdir()
     (kept / "file").write_text("x")
     link = place / "halftone-child-link"
-    link.symlink_to(aged(kept))
+    link.symlink_to(kept)
     (place / "halftone-child-file").write_text("x")
-    aged(place / "halftone-child-file")
     assert remove_left_behind() == []
     left = place / "halftone-child-left"
     left.mkdir()
     (left / "link").symlink_to(kept)
-    aged(left)
     assert remove_left_behind() == [left]
     assert (kept / "file").read_text() == "x"
 
@@ -100,21 +90,34 @@ def test_links_files_and_folders_of_others_are_left(place: Path) -> None:
 def test_the_folder_of_another_user_is_left(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = place / "halftone-child-other"
     other.mkdir()
-    aged(other)
     another = other.stat().st_uid + 1
     monkeypatch.setattr("app.sandbox.folders.os.geteuid", lambda: another)
     assert remove_left_behind() == []
 
 
-def test_a_folder_made_a_moment_ago_is_left(place: Path) -> None:
-    (place / "halftone-child-new").mkdir()
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the clock says: a new folder is told from an old one by its lock alone."""
+    make, made = tempfile.mkdtemp, []
+
+    def removed_once(**options: str) -> str:
+        made.append(make(**options))
+        if len(made) == 1:
+            assert remove_left_behind() == [Path(made[0])]
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", removed_once)
+    folder = ChildFolder()
+    assert (len(made), folder.path.is_dir()) == (2, True)
     assert remove_left_behind() == []
+    folder.close()
+    assert list(place.iterdir()) == []
 
 
 def test_a_running_service_removes_them(place: Path) -> None:
     left = place / "halftone-child-left"
     left.mkdir()
-    aged(left)
     database = Database(f"sqlite:///{place / 'store.sqlite'}")
     Base.metadata.create_all(database.write_engine)
     with Housekeeping(database, Settings(), {}):
