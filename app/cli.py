@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +55,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValidationError as error:
         return _failed("\n".join(_setting_faults(error)))
     except DBAPIError as error:
-        return _failed(
-            f"The store cannot be used: {error.orig}. Start `halftone serve` on it once."
+        return _failed(f"The store cannot be used: {error.orig}. {_advice(error)}")
+
+
+def _advice(error: DBAPIError) -> str:
+    """What helps, by SQLite's primary code for the error."""
+    code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return (
+            "The file is damaged or no store. Stop the service, keep the file aside, and put a"
+            " backup in its place; without one, `sqlite3 FILE .recover` reads what is left."
         )
+    if code == sqlite3.SQLITE_ERROR:
+        # A table or a column is missing: the store is of an older version, or new.
+        return "Start `halftone serve` on it once, which brings it to this version."
+    return (
+        "Check that this user may read and write the file and its folder, that the disk has room,"
+        " and that no other program holds the file."
+    )
 
 
 def _failed(reason: str) -> int:

@@ -30,6 +30,10 @@ from app.problems import Unavailable
 
 # More than the 40 threads of anyio's pool, so that no request waits for a connection.
 READ_CONNECTIONS = 48
+MOVED_AWAY = (
+    "The file of the store was moved or replaced while the service ran. Nothing was changed. Put it"
+    " back, or restart the service on the file that is there now."
+)
 JOURNAL_SIZE_LIMIT_BYTES = 64 * 1024**2
 # 32 letters and digits without l, o, 0 and 1, which are easily confused.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -131,6 +135,7 @@ class Database:
         self.path = Path(parsed.database).absolute()
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _create_private(self.path)
+        self._identity = self._file_identity()
         self._busy_timeout_ms = int(busy_timeout_s * 1000)
         self.lock = WriteLock(self.path.with_suffix(".lock"), busy_timeout_s)
         # IMMEDIATE: a transaction that reads first and then writes could fail with SQLITE_BUSY,
@@ -189,8 +194,11 @@ class Database:
     def write(self) -> Iterator[Session]:
         """The one writing unit of work: commits when the block ends, or changes nothing.
 
-        Raises `Unavailable` if the store cannot be locked or the commit fails.
+        Raises `Unavailable` if the store cannot be locked, its file was moved away, or the commit
+        fails.
         """
+        if not self.is_in_place():
+            raise Unavailable(MOVED_AWAY, retry_after_s=60)
         with self.lock.held(), self._write() as session:
             try:
                 yield session
@@ -203,6 +211,21 @@ class Database:
             except BaseException:
                 session.rollback()
                 raise
+
+    def is_in_place(self) -> bool:
+        """Whether the file at the store's path is still the one that was opened.
+
+        Open connections follow a file that is moved away, so everything would seem to work, and
+        what was written would be missing at the next start.
+        """
+        return self._file_identity() == self._identity
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def checkpoint(self, *, patience_s: float = 0.0) -> bool:
         """Move the log into the database and empty it, with every writer held off.

@@ -19,6 +19,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.engine import strict_json
+from app.engine.strict_json import RepeatedKey
 from app.ledger import repository
 from app.ledger.chain import FIELDS, Entry, Link
 from app.ledger.verification import AccountFacts, Verification, verify_chain
@@ -72,8 +74,10 @@ def verify_export(lines: Iterable[str]) -> list[Verification]:
 
 def _object(number: int, line: str) -> dict[str, Any]:
     try:
-        document = json.loads(line)
-    except ValueError:
+        document = strict_json.loads(line)
+    except RepeatedKey as error:
+        raise NotAnExport(number, str(error)) from None
+    except (ValueError, RecursionError):
         raise NotAnExport(number, "it is not JSON") from None
     if not isinstance(document, dict):
         raise NotAnExport(number, "it is not an object")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app.database import rowcount
+from app.engine import strict_json
 from app.engine.privacy.loss import Charge
 from app.ledger.chain import FIELDS, Entry, Link
 from app.ledger.models import AccountRow, GrantRow, LedgerRow
@@ -351,7 +351,8 @@ def count_of_kind(session: Session, account_id: str, kind: str) -> int:
 def links(session: Session, account_id: str) -> Iterator[Link]:
     """The whole chain in order, as stored.
 
-    Raises `ValueError` at an entry whose detail is not a JSON object: the service never writes one.
+    Raises `ValueError` at an entry whose detail is not one JSON object, which the service never
+    writes.
     """
     columns = LedgerRow.__table__.c
     # Raw text, before SQLAlchemy decodes it: a changed detail or time must be found here, and must
@@ -368,7 +369,8 @@ def links(session: Session, account_id: str) -> Iterator[Link]:
     for row in rows:
         facts = row._asdict()
         previous_hash, own_hash = facts.pop("previous_hash"), facts.pop("hash")
-        detail = json.loads(facts.pop("detail"))
+        # A repeated key would be outside the hash, which covers what was parsed.
+        detail = strict_json.loads(facts.pop("detail"))
         if not isinstance(detail, dict):
             raise ValueError("the detail is no object")
         yield Link(Entry(**facts, detail=detail), previous_hash, own_hash)

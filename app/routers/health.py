@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 from pydantic import BaseModel, Field
 
+from app.database import MOVED_AWAY
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.queue import jobs
@@ -53,7 +54,10 @@ def health() -> Health:
     responses=refusing(503),
 )
 def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
-    """Reads the store: 503 if that fails, or if a ledger does not add up."""
+    """Reads the store: 503 if that fails, if its file was moved away, or if a ledger does not add
+    up."""
+    if not database.is_in_place():
+        raise Unavailable(MOVED_AWAY, retry_after_s=60)
     if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60

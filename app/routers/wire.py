@@ -17,7 +17,9 @@ from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from app.engine import strict_json
 from app.engine.json_pointer import pointer
+from app.engine.strict_json import RepeatedKey
 from app.problems import FieldError, Invalid, MalformedRequest, TooLarge, UnsupportedMedia
 from app.routers.dependencies import ROLE_CHECKS, caller_of, current_principal
 
@@ -32,15 +34,27 @@ JSON_TYPES = ("application/json", "application/problem+json")
 def parse_json(body: bytes) -> Any:
     """Parse a body exactly: numbers with a fraction or exponent become Decimal.
 
-    Raises `MalformedRequest` for anything that is not JSON, including NaN and Infinity. It also
-    refuses numbers with a huge exponent, which would take gigabytes as whole numbers, and lone
-    surrogates, which no response could contain.
+    Raises `MalformedRequest` for anything that is not JSON, including NaN and Infinity, and for a
+    key that an object has twice, which the error points to. It also refuses numbers with a huge
+    exponent, which would take gigabytes as whole numbers, and lone surrogates, which no response
+    could contain.
     """
     try:
         text = body.decode("utf-8")
         # A float could change an amount in its last digit.
-        parsed = json.loads(text, parse_float=_number, parse_constant=_no_constant)
+        parsed = strict_json.loads(text, parse_float=_number, parse_constant=_no_constant)
         _expect_whole_characters(text, parsed)
+    except RepeatedKey as error:
+        raise MalformedRequest(
+            "The body is ambiguous JSON: an object has a key twice.",
+            errors=[
+                FieldError(
+                    error.pointer,
+                    "The key is given more than once.",
+                    "Keep one of its values; parsers differ on which of them counts.",
+                )
+            ],
+        ) from None
     except UnicodeDecodeError:
         raise MalformedRequest("The body is not UTF-8.") from None
     except UnicodeEncodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeVar
 
@@ -39,6 +40,12 @@ def principal(session: Session, principal_id: str) -> PrincipalRow | None:
 
 def principal_named(session: Session, name: str) -> PrincipalRow | None:
     return session.scalar(select(PrincipalRow).where(PrincipalRow.name == name))
+
+
+def names(session: Session) -> Iterator[tuple[str, str]]:
+    """Id and name of every principal."""
+    rows = session.execute(select(PrincipalRow.id, PrincipalRow.name))
+    return ((row[0], row[1]) for row in rows)
 
 
 def any_principal(session: Session) -> bool:

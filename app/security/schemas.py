@@ -5,9 +5,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 from app.database import format_time, now
+from app.names import expect_distinct_form, expect_visible
 from app.problems import Invalid
 from app.security.authentication import is_usable
 from app.security.models import ApiKeyRow, AuditRow, PrincipalRow
@@ -20,7 +29,9 @@ Line = Annotated[
     StringConstraints(
         strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"
     ),
+    AfterValidator(expect_visible),
 ]
+PrincipalName = Annotated[Line, AfterValidator(expect_distinct_form)]
 Roles = Annotated[
     list[Role],
     Field(
@@ -49,7 +60,10 @@ class PrincipalIn(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"name": "Ada", "roles": ["analyst"]}]}
     )
 
-    name: Line = Field(description="Unique among principals.")
+    name: PrincipalName = Field(
+        description="No other principal has it or one that looks like it. Letters are of one"
+        " script, and every character can be seen."
+    )
     roles: Roles
 
 
@@ -60,7 +74,7 @@ class PrincipalChangeIn(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"state": "disabled"}]}
     )
 
-    name: Line | None = Field(None, description="A new name, unique among principals.")
+    name: PrincipalName | None = Field(None, description="A new name, as for a new principal.")
     roles: Roles | None = Field(None, description="All roles from now on.")
     state: Literal["active", "disabled"] | None = Field(
         None, description="A disabled principal's keys do not work."

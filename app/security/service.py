@@ -10,6 +10,7 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from app.database import format_time, new_id, now
+from app.names import look_alike
 from app.problems import Conflict, FieldError, Forbidden, Invalid, NotFound
 from app.security import audit, repository
 from app.security.authentication import is_usable
@@ -76,7 +77,7 @@ def change_principal(
         _expect_another_admin(session, row.id)
     changed: dict[str, Any] = {}
     if name is not None and name != row.name:
-        _expect_free(session, name)
+        _expect_free(session, name, row.id)
         changed["name"] = row.name = name
     if roles is not None and set(roles) != set(roles_of(row)):
         row.is_admin, row.is_custodian, row.is_analyst = (role in roles for role in ROLES)
@@ -215,12 +216,17 @@ def expect_audit_reader(actor: Principal) -> str | None:
     raise Forbidden("This needs the admin or the custodian role.")
 
 
-def _expect_free(session: Session, name: str) -> None:
-    if repository.principal_named(session, name) is not None:
-        raise Conflict(
-            "There is already a principal of this name.",
-            errors=[FieldError("/name", "The name is taken.", "Choose another name.")],
-        )
+def _expect_free(session: Session, name: str, own_id: str | None = None) -> None:
+    """Raises `Conflict` for a name that another principal has, or one that looks like it.
+
+    Disabled principals count: what they did stays in the audit log under their names.
+    """
+    for principal_id, taken in repository.names(session):
+        if principal_id != own_id and look_alike(name, taken):
+            raise Conflict(
+                "There is already a principal of this name, or of one that looks like it.",
+                errors=[FieldError("/name", "The name is taken.", "Choose another name.")],
+            )
 
 
 def _expect_another_admin(session: Session, principal_id: str) -> None:

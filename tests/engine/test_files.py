@@ -291,5 +291,11 @@ def test_half_a_surrogate_pair_in_json_is_located(line: bytes) -> None:
     assert "half of a surrogate pair" in problem.message
 
 
+def test_a_key_that_a_json_line_has_twice_is_named() -> None:
+    (problem,) = problems(b'{"a": "x"}\n{"a": "1", "a": "2"}\n', format="jsonl")
+    assert (problem.row, problem.column) == (2, "a")
+    assert "twice" in problem.message
+
+
 def test_whole_characters_written_as_escapes_are_read() -> None:
     assert rows(b'{"a": "\\ud83d\\ude00"}\n', format="jsonl") == [["\U0001f600"]]

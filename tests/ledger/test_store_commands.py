@@ -107,6 +107,8 @@ def test_an_export_can_be_of_one_dataset(books: Books, capsys: pytest.CaptureFix
         ["[]"],
         ['{"entry": {}}'],
         ['{"format": "other"}'],
+        ["[" * 100_000],
+        ['{"format": "halftone-ledger-1", "format": "halftone-ledger-1", "account": {}}'],
         ['{"format": "halftone-ledger-1", "account": {}}'],
     ],
 )
@@ -195,6 +197,35 @@ def test_commands_say_what_is_missing(
     monkeypatch.setenv("HALFTONE_ADMIN_KEY", "guessable")
     assert cli.main(["serve"]) == 2
     assert "HALFTONE_ADMIN_KEY" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [b"no database at all" * 500, None], ids=["other", "cut"])
+def test_verify_of_a_malformed_file_says_what_helps(
+    tmp_path: Path,
+    books: Books,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: bytes | None,
+) -> None:
+    books.database.checkpoint()
+    path = tmp_path / "damaged.sqlite"
+    whole = books.database.path.read_bytes()
+    path.write_bytes(damage or whole[: len(whole) // 3])
+    monkeypatch.setenv("HALFTONE_DATABASE_URL", f"sqlite:///{path}")
+    assert cli.main(["verify"]) != 0
+    told = capsys.readouterr().err
+    assert "backup" in told
+    assert "halftone serve" not in told
+
+
+def test_verify_of_a_store_of_an_older_version_says_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "old.sqlite"
+    change(path, "CREATE TABLE old (x)")
+    monkeypatch.setenv("HALFTONE_DATABASE_URL", f"sqlite:///{path}")
+    assert cli.main(["verify"]) == 2
+    assert "Start `halftone serve` on it once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["HALFTONE_ADMIN_KEY", "HALFTONE_MASTER_KEY"])

@@ -166,3 +166,17 @@ def test_a_parameter_is_given_once(desk: Desk) -> None:
     answer = desk.admin.get("/datasets?limit=1&limit=2")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/query/limit"
+
+
+def test_a_key_that_a_body_has_twice_is_refused_on_every_route_that_takes_json(desk: Desk) -> None:
+    sent = {"authorization": f"Bearer {ADMIN_KEY}", "content-type": "application/json"}
+    coming = {"type": "http.request", "body": b'{"name": "a", "name": "b"}', "more_body": False}
+    taking = [
+        (method, f"{path}?from=nist" if path.endswith("proposals") else path)
+        for method, path, each in OPERATIONS
+        if "application/json" in each.get("requestBody", {}).get("content", {})
+    ]
+    assert len(taking) > 10
+    for method, path in taking:
+        answer = Sent(desk, method, path, coming, **sent)
+        assert (answer.status, answer.problem["errors"][0]["pointer"]) == (400, "/name"), path

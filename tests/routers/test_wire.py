@@ -27,6 +27,23 @@ def test_numbers_keep_every_digit(body: bytes, value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        (b'{"visibility": "private", "visibility": "public"}', "/visibility"),
+        (b'{"a": [{}, {"b/c": {"x": 1, "y": 2, "x": 1}}]}', "/a/1/b~1c/x"),
+        (b'{"a": {"b": 1, "b": 2}, "a": 3}', "/a"),
+        (rb'{"name": 1, "n\u0061me": 2}', "/name"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused_and_pointed_to(body: bytes, pointer: str) -> None:
+    with pytest.raises(MalformedRequest) as refused:
+        parse_json(body)
+    (fault,) = refused.value.errors
+    assert fault.pointer == pointer
+    assert fault.remedy
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",

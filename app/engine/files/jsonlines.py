@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from app.engine import strict_json
 from app.engine.files.source import ChunkStream
 from app.engine.rows import MOST_LISTED, RowProblem, TableError, refuse
 from app.engine.schema.values import is_text
+from app.engine.strict_json import RepeatedKey
 
 BLOCK_ROWS = 16_384
 LONGEST_LINE = 4 << 20
@@ -47,7 +49,12 @@ class _Rows:
             return None
         self.row += 1
         try:
-            parsed = json.loads(line, parse_int=str, parse_float=str, parse_constant=_no_constant)
+            parsed = strict_json.loads(
+                line, parse_int=str, parse_float=str, parse_constant=_no_constant
+            )
+        except RepeatedKey as error:
+            self._wrong(str(error), "write each key of an object once", error.key)
+            return None
         except (ValueError, RecursionError) as error:
             self._wrong(f"the line is not JSON: {error}", "write one object per line")
             return None
