@@ -138,7 +138,9 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
         _migrate(settings)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
-    with ChildHost(settings) as host, chores:
+    host = ChildHost(settings)
+    host.keep_warm()
+    with chores:
         Worker(database, settings, executors(host), OUTCOMES, shutdown).work()
     database.close()
 

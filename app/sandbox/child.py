@@ -17,7 +17,8 @@ from app.engine.sandbox import host
 from app.engine.sandbox.host import ChildGaveUp
 from app.engine.sandbox.protocol import Check, Describe, Described, FormRead, ReadForm, Sample
 from app.engine.table import Table
-from app.sandbox.process import ChildProcess
+from app.sandbox.forks import fork_server
+from app.sandbox.process import ChildNotStarted, ChildProcess
 from app.settings import Settings
 
 T = TypeVar("T")
@@ -38,27 +39,14 @@ class ChildUnusable(Exception):
 
 
 class ChildHost:
-    """Starts synthesizers' processes, one for each task.
-
-    Inside its `with` block one process is kept warm: it has imported what it needs before a
-    job uses it. A process is killed when the thread that started it ends, so that thread must
-    live at least as long.
-    """
+    """Starts synthesizers' processes, one for each task."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._spare: ChildProcess | None = None
-        self._keeps_spare = False
 
-    def __enter__(self) -> ChildHost:
-        self._keeps_spare = True
-        self._spare = self._start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._keeps_spare = False
-        if self._spare is not None:
-            self._spare.close()
+    def keep_warm(self) -> None:
+        """Import now what processes need, so that no job waits for it."""
+        fork_server.keep_warm()
 
     def describe(self, name: str) -> Described:
         """A synthesizer as it describes itself. Raises `ChildUnusable`."""
@@ -88,29 +76,17 @@ class ChildHost:
 
     @contextlib.contextmanager
     def process(self, memory_bytes: int) -> Iterator[ChildProcess]:
-        """A process for the caller alone, ended with the block."""
-        child = self._take()
+        """A process for the caller alone, ended with the block. Raises `ChildUnusable`."""
         try:
-            child.limit_memory(memory_bytes)
+            child = ChildProcess(
+                hidden=of_the_store(self._settings),
+                adapters=adapters_folder(self._settings),
+                memory_bytes=memory_bytes,
+            )
+        except ChildNotStarted as error:
+            raise ChildUnusable(str(error)) from error
+        with contextlib.closing(child):
             yield child
-        finally:
-            child.close()
-
-    def _take(self) -> ChildProcess:
-        # Taken out first: if a start below fails, no process is used twice.
-        child, self._spare = self._spare, None
-        if child is not None and not child.alive:
-            child.close()
-            child = None
-        child = child or self._start()
-        if self._keeps_spare:
-            self._spare = self._start()
-        return child
-
-    def _start(self) -> ChildProcess:
-        return ChildProcess(
-            hidden=of_the_store(self._settings), adapters=adapters_folder(self._settings)
-        )
 
     def _call(self, function: Callable[[ChildProcess], T]) -> T:
         with self._timed() as child, _explained(child):

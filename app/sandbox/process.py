@@ -8,34 +8,28 @@ the custodian.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import resource
-import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
-
-import psutil
+from typing import Any
 
 from app.engine.adapters import virtualenvs
 from app.sandbox.folders import ChildFolder
+from app.sandbox.forks import CHILD, environment, fork_server, import_from
 
-# A module whose `main(fd)` serves the worker over the socket `fd`.
-CHILD = "app.engine.sandbox.child"
-LAUNCHER = Path(__file__).with_name("launcher.py")
-# The folder that contains the package of the service.
-CODE = LAUNCHER.resolve().parents[2]
 MOST_OUTPUT_BYTES = 16 * 1024
 _LAST_OUTPUT_S = 0.3
+# To import everything on a busy machine takes seconds, a fork milliseconds.
+_START_S = 120.0
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/sys/devices/system", "/proc/self")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-# One thread each, unless the operator set another number: many children share the machine.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class ChildNotStarted(OSError):
+    """There is no process: the fork server or its child ended before it had begun."""
 
 
 class ChildProcess:
@@ -43,53 +37,60 @@ class ChildProcess:
 
     `hidden` are folders that it may not read even if they are next to code that it imports.
     `adapters` is a folder of virtualenvs whose Pythons it may start; they are confined as it is.
+    Beyond `memory_bytes` its allocations fail. Raises `ChildNotStarted`.
+
+    It is the child of a guard (`guard.py`), which lives as long as `_life` is open at this end, and
+    whose end of `_life` closes when nothing of the process is left. No process id is used here.
     """
 
     def __init__(
-        self, hidden: Sequence[Path] = (), module: str = CHILD, adapters: Path | None = None
+        self,
+        hidden: Sequence[Path] = (),
+        module: str = CHILD,
+        adapters: Path | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self._closed = False
         self._folder = ChildFolder()
-        self.connection, theirs = socket.socketpair()
+        self._output = bytearray()
+        folder = str(self._folder.path)
         plan = {
             "module": module,
+            "folder": folder,
+            "environment": _environment(folder, adapters),
+            "memory_bytes": memory_bytes,
             **_paths(self._folder.path, [path.resolve() for path in hidden], adapters),
         }
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    str(LAUNCHER),
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                    json.dumps(plan),
-                ],
-                env=_environment(str(self._folder.path), adapters),
-                cwd=self._folder.path,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+        if not self._starts(plan):
+            # The fork server may have died with the request unread.
+            fork_server.replace(self._server)
+            if not self._starts(plan):
+                self._folder.close()
+                raise ChildNotStarted(f"a synthesizer's process did not start\n{self.output}")
+
+    def _starts(self, plan: dict[str, Any]) -> bool:
+        self.connection, their_connection = socket.socketpair()
+        self._life, their_life = socket.socketpair()
+        reading, writing = os.pipe()
+        with their_connection, their_life:
+            self._server = fork_server.fork(
+                plan, [their_connection.fileno(), writing, their_life.fileno()]
             )
-        assert self._process.stdout is not None
-        self._output = bytearray()
+            os.close(writing)
         self._reader = threading.Thread(
-            target=self._listen, args=(self._process.stdout,), name="child output", daemon=True
+            target=self._listen, args=(reading,), name="child output", daemon=True
         )
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        # WNOWAIT: does not reap it, so that the system cannot reuse its id before `close`.
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return not self._closed and os.waitid(os.P_PID, self.pid, options) is None
+        self._life.settimeout(_START_S)
+        with contextlib.suppress(OSError):
+            if told := self._life.recv(32):
+                self.pid = int(told)
+                self._life.settimeout(None)
+                return True
+        self._life.close()
+        self.connection.close()
+        return False
 
     @property
     def output(self) -> str:
@@ -98,12 +99,6 @@ class ChildProcess:
         self._reader.join(_LAST_OUTPUT_S)
         return self._output.decode(errors="replace")
 
-    def limit_memory(self, size_bytes: int) -> None:
-        """Set a limit beyond which allocations of the process fail."""
-        if hasattr(resource, "prlimit"):
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(self.pid, resource.RLIMIT_DATA, (size_bytes, size_bytes))
-
     def kill(self) -> None:
         """End the process and its descendants; safe from any thread and more than once."""
         with self._lock:
@@ -111,55 +106,43 @@ class ChildProcess:
                 self._kill()
 
     def _kill(self) -> None:
-        # Listed before the kill: orphans get another parent and could not be found afterwards.
-        descendants = _descendants(self.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        for each in descendants:
-            with contextlib.suppress(psutil.Error):
-                each.kill()
-        with contextlib.suppress(OSError):
-            # Wakes a thread that waits for the child in `recv`.
-            self.connection.shutdown(socket.SHUT_RDWR)
+        for each in (self._life, self.connection):
+            with contextlib.suppress(OSError):
+                # Wakes the guard, and a thread that waits for the child in `recv`.
+                each.shutdown(socket.SHUT_WR if each is self._life else socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the process, wait for it, and clear its folder."""
+        """End the process, wait until nothing of it is left, and clear its folder."""
         with self._lock:
             if self._closed:
                 return
             self._kill()
-            self._process.wait()
-            # Only after `wait`: until then the id is ours, and `kill` may still use it.
             self._closed = True
+        with contextlib.suppress(OSError):
+            self._life.recv(1)
+        self._life.close()
         self.connection.close()
         self._reader.join(1)
         self._folder.close()
 
-    def _listen(self, output: IO[bytes]) -> None:
-        with output:
-            while piece := os.read(output.fileno(), 4096):
+    def _listen(self, output: int) -> None:
+        try:
+            while piece := os.read(output, 4096):
                 self._output += piece
                 del self._output[:-MOST_OUTPUT_BYTES]
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.Error:
-        return []
+        finally:
+            os.close(output)
 
 
 def _environment(folder: str, adapters: Path | None) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
-    threads = {name: os.environ.get(name, "1") for name in _THREADS}
     given = {} if adapters is None else {virtualenvs.VARIABLE: str(adapters.resolve())}
-    return {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **threads, **kept, **given}
+    return {**environment(), "HOME": folder, "TMPDIR": folder, **given}
 
 
 def _paths(folder: Path, hidden: Sequence[Path], adapters: Path | None) -> dict[str, list[str]]:
     """Where the child imports from, and what it may read, list and write."""
     folders = import_from()
-    roots = {Path(sys.prefix), Path(sys.base_prefix), LAUNCHER.parent, *folders}
+    roots = {Path(sys.prefix), Path(sys.base_prefix), *folders}
     if adapters is not None:
         roots.add(adapters)
     readable: set[Path] = {Path(entry) for entry in (*_SYSTEM, *_DEVICES)}
@@ -172,17 +155,6 @@ def _paths(folder: Path, hidden: Sequence[Path], adapters: Path | None) -> dict[
         "list": sorted(map(str, listed)),
         "write": [str(folder)],
     }
-
-
-def import_from() -> list[Path]:
-    """Where this process imports from, and where the service's own code lies.
-
-    The working folder, which Python puts first, is left out: it may hold anything.
-    """
-    added = not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()])
-    entries = sys.path[1:] if added else sys.path
-    folders = [Path(entry).resolve() for entry in entries if entry]
-    return list(dict.fromkeys([*folders, CODE]))
 
 
 def _share(root: Path, hidden: Sequence[Path], readable: set[Path], listed: set[Path]) -> None:

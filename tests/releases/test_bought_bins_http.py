@@ -119,7 +119,8 @@ def test_the_certificate_of_a_whole_release_lists_what_the_bins_cost(
         "max_total_rows": 5000,
         "budget": {"epsilon": 5, "delta": "0.00001"},
     }
-    with world(tmp_path, monkeypatch) as service, ChildHost(service.settings) as host:
+    with world(tmp_path, monkeypatch) as service:
+        host = ChildHost(service.settings)
         me = service.custodian
         dataset = me.post("/v1/datasets", spec).json()["id"]
         headers = {"Content-Type": "text/csv"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import logging
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,8 @@ def table(secret: str | None = SECRET) -> bytes:
 
 
 @pytest.fixture
-def host(service: World) -> Iterator[ChildHost]:
-    with ChildHost(service.settings) as started:
-        yield started
+def host(service: World) -> ChildHost:
+    return ChildHost(service.settings)
 
 
 def upload(service: World, host: ChildHost, content: bytes) -> str:
@@ -107,8 +105,8 @@ def test_two_tables_that_differ_by_one_new_value_cost_and_show_the_same(
     """Before any release: schema, state, preflight and refusals."""
     seen = []
     for name, secret in (("with", SECRET), ("without", None)):
-        with world(tmp_path / name, monkeypatch) as service, ChildHost(service.settings) as host:
-            dataset = upload(service, host, table(secret))
+        with world(tmp_path / name, monkeypatch) as service:
+            dataset = upload(service, ChildHost(service.settings), table(secret))
             path = f"/v1/datasets/{dataset}/releases/preflight"
             answers = [
                 service.custodian.post(path, ASKED | {"synthesizer": name}).content
@@ -122,8 +120,8 @@ def test_two_tables_that_differ_by_one_new_value_cost_and_show_the_same(
 def test_texts_are_sealed_with_the_dataset_and_go_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with world(tmp_path, monkeypatch) as service, ChildHost(service.settings) as host:
-        dataset = upload(service, host, table())
+    with world(tmp_path, monkeypatch) as service:
+        dataset = upload(service, ChildHost(service.settings), table())
         source = StoredCodes(service.database, Keyring(service.settings), dataset)
         assert tuple(source.texts("town")) == ("Ur", "Kish", SECRET)
         with service.database.read() as session:

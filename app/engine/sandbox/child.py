@@ -46,12 +46,17 @@ _MOST_OPEN_FILES = 128
 _PR_SET_NO_NEW_PRIVS = 38
 
 
+def prepare() -> None:
+    """Import what any synthesizer needs: in the process from which this one is forked."""
+    registry.import_built_ins()
+    compiled.get_ready()
+
+
 def main(descriptor: int) -> None:
     """Serves requests on the inherited socket, until it is closed."""
     # Before any code of a third party is imported, which is what the limits are for.
     _drop_privileges(descriptor)
-    registry.import_built_ins()
-    compiled.get_ready()
+    prepare()
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection, MOST_BYTES_TO_CHILD)
     try:

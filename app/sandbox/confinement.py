@@ -1,13 +1,11 @@
-"""Started as a script: confines this process, then becomes a synthesizer's child.
+"""What confines a synthesizer's process, before a third party's code is imported in it.
 
-    python -I launcher.py <socket> <parent's pid> <JSON plan>
-
-The plan names the module to run, where to import from, and what to read, list and write.
-The process dies with its parent and leaves no core file. On Linux it can open only
-local sockets and cannot look into another process (seccomp). If the kernel has Landlock (Linux
-5.13), it can read only code and libraries, write only its own empty folder, and connect to nothing
-(TCP from Linux 6.7 on, abstract sockets from 6.12 on). It cannot read the service's folder, even if
-that folder is next to the code. On other systems the separate process is the only protection.
+The process dies with its guard and leaves no core file. Its environment, folder and descriptors are
+those of its plan. On Linux it can open only local sockets and cannot look into another process
+(seccomp). If the kernel has Landlock (Linux 5.13), it can read only code and libraries, write only
+its own empty folder, and connect to nothing (TCP from Linux 6.7 on, abstract sockets from 6.12 on).
+It cannot read the service's folder, even if that folder is next to the code. On other systems the
+separate process is the only protection.
 """
 
 from __future__ import annotations
@@ -15,18 +13,18 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib
-import json
 import os
 import resource
-import signal
+import select
 import socket
 import sys
-from typing import Any
+import time
+import traceback
+from typing import Any, NoReturn
 
-# Numbers of prctl(2) and of Landlock's system calls, from the kernel's headers: this script imports
-# nothing that could define them.
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
+from app.sandbox.kernel_calls import die_with_parent, libc, refuse_new_privileges
+
+# Numbers of Landlock's system calls, from the kernel's headers.
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
@@ -45,6 +43,8 @@ _SCOPE_SOCKETS_AND_SIGNALS = 0b11
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
+# Descriptors that a process may have inherited lie below it.
+_MOST_DESCRIPTORS = 65536
 # Opcodes of classic BPF, and the places of a system call's number, architecture and first argument
 # in `struct seccomp_data`.
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
@@ -88,23 +88,56 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = [("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32)]
 
 
-def main(arguments: list[str]) -> None:
-    connection, parent, plan = int(arguments[0]), int(arguments[1]), json.loads(arguments[2])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # Needed before both confinements, and stops set-uid programs from undoing them.
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        # Before anything of the plan is imported: foreign code never runs unconfined.
-        _confine(libc, plan)
-        _refuse_calls(libc)
-    # The parent died before `PDEATHSIG` was set, so no signal will come.
-    if os.getppid() != parent:
+def main(plan: dict[str, Any], connection: int, guarded: int) -> NoReturn:
+    """Become the process of `plan`, which serves `connection`. `guarded` is the guard's pipe."""
+    status = 1
+    try:
+        _confine_self(plan, connection, guarded)
+        # Replaced, not extended: a folder outside the plan must not supply a module.
+        sys.path[:] = plan["import_from"]
+        importlib.invalidate_caches()
+        importlib.import_module(plan["module"]).main(connection)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Not an exit of Python, which would go back through the code that forked this process.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+
+
+def _confine_self(plan: dict[str, Any], connection: int, guarded: int) -> None:
+    os.setsid()
+    die_with_parent()
+    # The guard ended before that, so no signal will come: its end of the pipe is closed.
+    if select.select([guarded], [], [], 0)[0]:
         os._exit(1)
-    # Replaced, not extended: a folder outside the plan must not supply a module.
-    sys.path[:] = plan["import_from"]
-    importlib.import_module(plan["module"]).main(connection)
+    os.closerange(3, connection)
+    os.closerange(connection + 1, _MOST_DESCRIPTORS)
+    os.set_inheritable(connection, False)
+    os.environ.clear()
+    os.environ.update(plan["environment"])
+    time.tzset()
+    os.chdir(plan["folder"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if plan["memory_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (plan["memory_bytes"],) * 2)
+    _seed_generators()
+    refuse_new_privileges()
+    if sys.platform == "linux":
+        _confine(libc(), plan)
+        _refuse_calls(libc())
+
+
+def _seed_generators() -> None:
+    """Seed numpy's global generator anew; a fork copies its state, so all would draw the same.
+
+    Python and numba do this for their own at each fork. No noise of the kernel is drawn here, but
+    a declared third party draws its own.
+    """
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
 
 
 def _confine(libc: Any, plan: dict[str, Any]) -> None:
@@ -185,7 +218,3 @@ def _refuse_calls(libc: Any) -> None:
     filters = (_Filter * len(steps))(*(_Filter(*step) for step in steps))
     program = _Program(len(steps), filters)
     libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
