@@ -50,13 +50,74 @@ def test_a_total_is_the_sum_of_its_parts() -> None:
     ) == [False, True, False, False]
 
 
-def test_a_sum_allows_what_rounding_to_the_grid_can_move() -> None:
+def test_a_sum_of_one_declared_step_is_exact() -> None:
     rule = {"kind": "sum", "total": "total", "parts": ["fare", "tip"]}
-    assert broken(rule, total=[0.3, 0.4, 0.5], fare=[0.1] * 3, tip=[0.2] * 3) == [
-        False,
-        False,
-        True,
+    totals = [0.2, 0.3, 0.4]
+    assert broken(rule, total=totals, fare=[0.1] * 3, tip=[0.2] * 3) == [True, False, True]
+
+
+def money(most: int, **more: Any) -> dict[str, Any]:
+    return {"type": "number", "constraints": {"minimum": 0, "maximum": most}, **more}
+
+
+@pytest.mark.parametrize("tolerance", [None, 0, 0.009])
+@pytest.mark.parametrize("most", [1000, 100_000, 40_000_000])
+def test_sums_of_cents_are_exact(tolerance: float | None, most: int) -> None:
+    """Of 800 exact rows none is broken, and of those that are a cent off all are."""
+    rule = {"kind": "sum", "total": "total", "parts": ["net", "tax", "fee"]}
+    rule |= {} if tolerance is None else {"tolerance": tolerance}
+    fields = [{"name": name, **money(most, step=0.01)} for name in ("net", "tax", "fee", "total")]
+    parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+    net, tax, fee = np.random.default_rng(0).integers(1, most * 25, (3, 800))
+    for off in (0, 1, -1):
+        codes = {"net": net, "tax": tax, "fee": fee, "total": net + tax + fee + off}
+        (mask,) = parsed.violations(codes)
+        assert mask.tolist() == [off != 0] * 800
+
+
+def test_a_sum_allows_what_rounding_to_the_grid_can_move() -> None:
+    """Without a declared step, and where the total is kept in larger steps than its parts."""
+    rule = {"kind": "sum", "total": "total", "parts": ["net"]}
+    for total, allowed in ((money(1_000_000), 0.05), (money(100, step=1), 0.5)):
+        fields = [{"name": "net", **money(100, step=0.01)}, {"name": "total", **total}]
+        parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+        (sum_,) = parsed.constraints
+        assert sum_.allowed == pytest.approx(allowed)
+        most = round(allowed * 100)
+        codes = {"net": np.array([most, most + 1]), "total": np.array([0, 0])}
+        (mask,) = parsed.violations(codes)
+        assert mask.tolist() == [False, True]
+
+
+def test_sums_beyond_64_bits_are_exact() -> None:
+    fields = [
+        {"name": "fine", "type": "number", "constraints": {"enum": [1e-15, 0.25]}},
+        {"name": "large", "type": "number", "constraints": {"enum": [1e14, 1e15]}},
+        {"name": "total", "type": "number", "constraints": {"enum": [1e14, 1e15]}},
     ]
+    rule = {"kind": "at_least", "column": "total", "sum_of": ["fine", "large"]}
+    parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+    codes = {"fine": np.array([0, 0]), "large": np.array([0, 0]), "total": np.array([0, 1])}
+    (mask,) = parsed.violations(codes)
+    assert mask.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("strict", "last"), [(False, 4), (True, 7)])
+def test_an_order_is_held_past_a_missing_value(strict: bool, last: int) -> None:
+    """7, nothing, 4 falls, as 7, 4 does."""
+    fields = [
+        {"name": name, "type": "integer", "constraints": {"minimum": 0, "maximum": 9}}
+        for name in ("first", "second", "third", "fourth")
+    ]
+    rule = {"kind": "order", "columns": [field["name"] for field in fields], "strict": strict}
+    parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+    null = parsed.column("first").null_code
+    rows = np.array(
+        [[7, null, last, null], [7, null, null, last], [null, 7, null, 8], [null, null, 4, null]]
+    )
+    codes = {field["name"]: column for field, column in zip(fields, rows.T, strict=True)}
+    (mask,) = parsed.violations(codes)
+    assert mask.tolist() == [True, True, False, False]
 
 
 def test_a_number_is_at_least_a_sum_and_an_offset() -> None:

@@ -155,7 +155,8 @@ class AtLeastRepairer:
 @dataclass(frozen=True)
 class OrderRepairer:
     """All columns take the values of a valid row in the same cells. Otherwise values that stand
-    in the wrong order are sorted, then moved as far as the bounds require."""
+    in the wrong order are sorted, then moved as far as the bounds require. Missing values stay
+    missing, and the others are compared past them."""
 
     rule: Order
 
@@ -167,40 +168,38 @@ class OrderRepairer:
         if turn == 0:
             _take_from_donors(self.rule.ordered, rows, donors, rng)
             self._swap(rows)
-        upward = range(1, len(self._points))
-        downward = reversed(range(len(self._points) - 1))
-        pushes = [(right, right - 1) for right in upward], [(left, left + 1) for left in downward]
-        for moved, fixed in (*pushes[turn % 2], *pushes[1 - turn % 2]):
-            self._push(rows, moved, fixed)
+        for up in (turn % 2 == 0, turn % 2 == 1):
+            self._push(rows, up=up)
 
     def _swap(self, rows: Rows) -> None:
-        """Sorts the values where none is missing and they stand in the wrong order."""
-        broken = self.rule.violations(rows)
-        for name, points in zip(self.rule.columns, self._points, strict=True):
-            broken &= ~points.column.places(rows[name])[1]
-        places = np.sort(
-            [
-                points.places(rows[name][broken])
-                for name, points in zip(self.rule.columns, self._points, strict=True)
-            ],
-            axis=0,
-        )
-        for name, points, wanted in zip(self.rule.columns, self._points, places, strict=True):
-            take(rows, name, broken, points.nearest(wanted))
+        """Sorts the values that there are where they stand in the wrong order."""
+        broken = np.flatnonzero(self.rule.violations(rows))
+        pairs = [points.column.places(rows[points.column.name][broken]) for points in self._points]
+        missing = np.array([null for _, null in pairs])
+        # Missing ones sort last, so the values that there are stand in the first places.
+        values = np.sort(np.where(missing, np.inf, [places for places, _ in pairs]), axis=0)
+        rank = np.maximum(np.cumsum(~missing, axis=0) - 1, 0)
+        wanted = np.take_along_axis(values, rank, axis=0)
+        for points, sorted_values, null in zip(self._points, wanted, missing, strict=True):
+            take(rows, points.column.name, broken[~null], points.nearest(sorted_values[~null]))
 
-    def _push(self, rows: Rows, moved: int, fixed: int) -> None:
-        """Moves one column beyond the one next to it, as far as its values reach."""
-        mine, other = self._points[moved], self._points[fixed]
-        own, null = mine.column.places(rows[mine.column.name])
-        bound, missing = other.column.places(rows[other.column.name])
-        up = moved > fixed
-        wrong = (own < bound if up else own > bound) | ((own == bound) & self.rule.strict)
-        here = np.flatnonzero(wrong & ~null & ~missing)
-        wanted = bound[here].astype(np.float64)
-        if self.rule.strict:
-            wanted += (1 if up else -1) * (mine.column.step / 2 or 1e-9)
-        codes, found = (mine.above if up else mine.below)(wanted)
-        take(rows, mine.column.name, here[found], codes[found])
+    def _push(self, rows: Rows, *, up: bool) -> None:
+        """Moves each column beyond the last value before it, as far as its values reach; down: from
+        the last column on, below the one after it."""
+        first, *others = self._points if up else self._points[::-1]
+        bound, none_yet = first.column.places(rows[first.column.name])
+        for points in others:
+            name = points.column.name
+            own, null = points.column.places(rows[name])
+            wrong = (own < bound if up else own > bound) | ((own == bound) & self.rule.strict)
+            here = np.flatnonzero(wrong & ~null & ~none_yet)
+            wanted = bound[here].astype(np.float64)
+            if self.rule.strict:
+                wanted += (1 if up else -1) * (points.column.step / 2 or 1e-9)
+            codes, found = (points.above if up else points.below)(wanted)
+            take(rows, name, here[found], codes[found])
+            bound = np.where(null, bound, points.column.places(rows[name])[0])
+            none_yet = none_yet & null
 
 
 def _points(columns: Sequence[Column]) -> tuple[Points, ...]:

@@ -281,6 +281,35 @@ class Column:
         null = np.zeros(len(wide), bool) if self.null_code is None else wide == self.null_code
         return places, null
 
+    @cached_property
+    def decimals(self) -> int:
+        """How many decimal places write every value of a column of numbers exactly."""
+        listed = self.scale.values if isinstance(self.scale, Categories) else ()
+        values = [tick(value) for value in (*listed, *self.tail_values) if value is not None]
+        own = self.scale.decimals if isinstance(self.scale, Linear) else 0
+        return max([own, *(-int(value.normalize().as_tuple().exponent) for value in values)])
+
+    @cached_property
+    def largest_place(self) -> Decimal:
+        """The largest absolute value of a column of numbers."""
+        scale = self.scale
+        ends = (scale.minimum, scale.maximum) if isinstance(scale, Linear) else scale.values
+        return max(abs(tick(value)) for value in (*ends, *self.tail_values) if value is not None)
+
+    def whole_places(self, codes: NDArray[Any], decimals: int, dtype: Any) -> NDArray[Any]:
+        """Places times 10^decimals as whole numbers of `dtype`, 0 for null; shape (rows,).
+
+        Exact, where `decimals` is that of the column or larger and `dtype` holds the numbers.
+        """
+        wide = self._checked(codes)
+        if isinstance(self.scale, Linear):
+            whole = self.scale.whole_places(wide.astype(dtype), decimals)
+            for offset, value in enumerate(self.tail_values):
+                whole[wide == self.regular + offset] = _whole_place(value, decimals)
+            return whole
+        values = (*self.scale.values, *self.tail_values)
+        return np.array([_whole_place(value, decimals) for value in values], dtype)[wide]
+
     def _checked(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         wide = codes.astype(np.int64)
         if wide.size and not 0 <= wide.min() <= wide.max() < self.codes:
@@ -311,6 +340,10 @@ class Column:
     def step(self) -> float:
         """The distance between adjoining points of a range; 0 for categories."""
         return float(self.scale.step) if isinstance(self.scale, Linear) else 0.0
+
+
+def _whole_place(value: Value | None, decimals: int) -> int:
+    return 0 if value is None else int(tick(value).scaleb(decimals))
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,18 @@ stored codes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.schema.column import Column
+from app.engine.schema.scale import Linear
 from app.engine.schema.values import Value, tick, to_wire
 
 Codes = Mapping[str, NDArray[Any]]
@@ -38,10 +40,11 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True)
 class Sum:
-    """`total` is the sum of `parts`, up to `tolerance`.
+    """`total` is the sum of `parts`, up to `tolerance`, computed exactly.
 
-    The default tolerance is half a step for each column of numbers, since rounding to the grid
-    can change a value by that much. For whole numbers it is 0.
+    The default tolerance is half a step for each column whose values may have been rounded to their
+    grid: one without a declared `step`, or with a larger one than another column. It is 0 for
+    whole numbers, and for numbers of one declared step, such as cents.
     """
 
     total: Column
@@ -52,23 +55,28 @@ class Sum:
     def columns(self) -> tuple[str, ...]:
         return (self.total.name, *(part.name for part in self.parts))
 
-    @cached_property
+    @property
     def allowed(self) -> float:
         """How far the total may be from the sum of its parts."""
+        return float(self._allowed)
+
+    @cached_property
+    def _allowed(self) -> Decimal:
         if self.tolerance is not None:
-            return self.tolerance
-        rounded = [c.step for c in (self.total, *self.parts) if c.type == "number"]
-        # Each double is a decimal rounded once, so sums need slightly more than the half steps.
-        return sum(rounded) / 2 * (1 + 1e-9)
+            return Decimal(repr(self.tolerance))
+        scales = [column.scale for column in (self.total, *self.parts) if column.type == "number"]
+        grids = [scale for scale in scales if isinstance(scale, Linear)]
+        finest = min((grid.step for grid in grids), default=Decimal(0))
+        rounded = [grid for grid in grids if not grid.declared_step or grid.step > finest]
+        return sum((grid.step for grid in rounded), Decimal(0)) / 2
+
+    @cached_property
+    def _balance(self) -> _Balance:
+        return _Balance(self.total, self.parts)
 
     def violations(self, codes: Codes) -> Mask:
-        total, null = self.total.places(codes[self.total.name])
-        rest = total.astype(np.float64)
-        for part in self.parts:
-            places, missing = part.places(codes[part.name])
-            rest -= places
-            null = null | missing
-        return (np.abs(rest) > self.allowed) & ~null
+        rest, null = self._balance.of(codes)
+        return np.asarray(np.abs(rest) > math.floor(self._balance.whole(self._allowed))) & ~null
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"kind": "sum", "total": self.total.name}
@@ -78,10 +86,10 @@ class Sum:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """`column` is not below the sum of `sum_of` plus `offset`.
+    """`column` is not below the sum of `sum_of` plus `offset`, computed exactly.
 
-    The check allows for the rounding error of doubles, but not for rounding to the grid. Where
-    that matters, the offset can be declared lower.
+    The check does not allow for rounding to the grid. Where that matters, the offset can be
+    declared lower.
     """
 
     column: Column
@@ -97,13 +105,13 @@ class AtLeast:
         """The lowest allowed difference between the column and the sum of the others."""
         return float(tick(self.offset))
 
+    @cached_property
+    def _balance(self) -> _Balance:
+        return _Balance(self.column, self.sum_of)
+
     def violations(self, codes: Codes) -> Mask:
-        places, null = self.column.places(codes[self.column.name])
-        rest, size = places.astype(np.float64), np.abs(places) + abs(self.least)
-        for part in self.sum_of:
-            places, missing = part.places(codes[part.name])
-            rest, size, null = rest - places, size + np.abs(places), null | missing
-        return np.asarray((rest < self.least - 1e-12 * size) & ~null)
+        rest, null = self._balance.of(codes)
+        return np.asarray(rest < math.ceil(self._balance.whole(tick(self.offset)))) & ~null
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"kind": "at_least", "column": self.column.name}
@@ -112,8 +120,45 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
+class _Balance:
+    """A column less the sum of others, in whole multiples of 10^-decimals: doubles would make a
+    sum of cents differ from the cents that it is."""
+
+    column: Column
+    others: tuple[Column, ...]
+
+    @cached_property
+    def _decimals(self) -> int:
+        return max(column.decimals for column in (self.column, *self.others))
+
+    @cached_property
+    def _dtype(self) -> type:
+        """Python's integers, which are slow, where 64 bits would not hold the sums."""
+        largest = sum(column.largest_place for column in (self.column, *self.others))
+        return np.int64 if self.whole(Decimal(largest)) < 2**62 else object
+
+    def whole(self, amount: Decimal) -> Decimal:
+        """An amount in the multiples that `of` counts in."""
+        return amount.scaleb(self._decimals)
+
+    def of(self, codes: Codes) -> tuple[NDArray[Any], Mask]:
+        """The differences, and where a value is missing; both of shape (rows,)."""
+        rest, null = self._places(self.column, codes)
+        for other in self.others:
+            places, missing = self._places(other, codes)
+            rest, null = rest - places, null | missing
+        return rest, null
+
+    def _places(self, column: Column, codes: Codes) -> tuple[NDArray[Any], Mask]:
+        own = codes[column.name]
+        missing = own == column.null_code if column.nullable else np.zeros(len(own), bool)
+        return column.whole_places(own, self._decimals, self._dtype), np.asarray(missing)
+
+
+@dataclass(frozen=True)
 class Order:
-    """The values never decrease from one column to the next; with `strict` they increase."""
+    """The values never decrease from one column to the next that has a value; with `strict` they
+    increase."""
 
     ordered: tuple[Column, ...]
     strict: bool = False
@@ -123,11 +168,14 @@ class Order:
         return tuple(column.name for column in self.ordered)
 
     def violations(self, codes: Codes) -> Mask:
-        pairs = [column.places(codes[column.name]) for column in self.ordered]
-        broken = np.zeros(len(pairs[0][0]), bool)
-        for (left, left_null), (right, right_null) in pairwise(pairs):
-            falls = right <= left if self.strict else right < left
-            broken |= falls & ~left_null & ~right_null
+        first, *others = self.ordered
+        last, missing = first.places(codes[first.name])
+        broken = np.zeros(len(last), bool)
+        for column in others:
+            places, null = column.places(codes[column.name])
+            falls = places <= last if self.strict else places < last
+            broken |= falls & ~missing & ~null
+            last, missing = np.where(null, last, places), missing & null
         return broken
 
     def to_wire(self) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class DomainReader:
                 "the maximum lies below the minimum", "swap them", "constraints", "maximum"
             )
             return None
+        declared = step is not None
         if self.kind != "number":
             step = Decimal(1)
         elif step is None:
@@ -84,7 +85,7 @@ class DomainReader:
                 "maximum",
             )
             return None
-        return Linear(self.kind, minimum, maximum, step)
+        return Linear(self.kind, minimum, maximum, step, declared)
 
     def _ends(self) -> tuple[Decimal, Decimal] | None:
         ends: list[Decimal] = []

@@ -50,13 +50,15 @@ class Categories:
 class Linear:
     """Code i is `minimum + i * step`, from `minimum` up to at most `maximum`.
 
-    `minimum`, `maximum` and `step` are places on the number line of the type.
+    `minimum`, `maximum` and `step` are places on the number line of the type. `declared_step`: the
+    dictionary gives the step, and so says that values are points; otherwise they are rounded.
     """
 
     kind: TypeName
     minimum: Decimal
     maximum: Decimal
     step: Decimal = Decimal(1)
+    declared_step: bool = False
 
     def __post_init__(self) -> None:
         if self.step <= 0 or self.maximum < self.minimum:
@@ -87,12 +89,15 @@ class Linear:
     def places(self, codes: NDArray[np.int64]) -> NDArray[Any]:
         """The places of codes, shape (rows,): float64 for numbers, otherwise int64.
 
-        A number is the double nearest to the exact decimal: minimum and step are whole numbers
-        when multiplied by 10^decimals, so only the one division rounds.
+        A number is the double nearest to the exact decimal: only the one division rounds.
         """
-        shift = Decimal(10) ** self.decimals
-        whole = int(self.minimum * shift) + int(self.step * shift) * codes
-        return whole / float(shift) if self.kind == "number" else whole
+        whole = self.whole_places(codes, self.decimals)
+        return whole / float(10**self.decimals) if self.kind == "number" else whole
+
+    def whole_places(self, codes: NDArray[Any], decimals: int) -> NDArray[Any]:
+        """Places times 10^decimals, of the type of `codes`: exact, with `decimals` or more."""
+        shift = Decimal(10) ** decimals
+        return np.asarray(int(self.minimum * shift) + int(self.step * shift) * codes)
 
     def equal(self, bins: int, tail: int) -> Grouping:
         """`bins` intervals of equal length, closed on the left, the last on both sides."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.engine.schema.column import Column, EntityColumn, LeftOut, QuantileBins, TextFormat
-from app.engine.schema.scale import Categories, default_step
+from app.engine.schema.scale import Categories
 from app.engine.schema.values import Value, at_tick, to_wire
 
 
@@ -53,11 +53,8 @@ def _column(column: Column) -> dict[str, Any]:
     else:
         constraints["minimum"] = to_wire(at_tick(column.type, column.scale.minimum))
         constraints["maximum"] = to_wire(at_tick(column.type, column.scale.maximum))
-        step = column.scale.step
-        if column.type == "number" and step != default_step(
-            column.scale.minimum, column.scale.maximum
-        ):
-            wire["step"] = to_wire(step)
+        if column.scale.declared_step:
+            wire["step"] = to_wire(column.scale.step)
     if column.discovers is not None:
         del constraints["enum"]
         wire["values"] = {"discover": column.discovers}

@@ -322,3 +322,25 @@ def test_any_rules_that_can_be_kept_are_kept(rules: list[dict[str, Any]], seed: 
         after, repairs = repaired(schema, codes, seed)
         assert not any(broken(schema, after))
         assert list(repairs.broken.values()) == broken(schema, codes)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_order_with_missing_values_in_the_middle_is_repaired(strict: bool) -> None:
+    names = ("a", "b", "c", "d")
+    rule = {"kind": "order", "columns": list(names), "strict": strict}
+    schema = dictionary([integer(name, 0, 30, required=False) for name in names], rule)
+    codes = independent(schema, 20_000)
+    after, repairs = repaired(schema, codes)
+    assert broken(schema, after) == [0]
+    for name in names:
+        null = schema.column(name).null_code
+        assert (codes[name] == null).sum() > 500
+    assert repairs.redrawn < 0.01 * repairs.rows
+
+
+def test_sums_of_cents_are_repaired_exactly() -> None:
+    cents = [number("net", 0, 90), number("tax", 0, 20), number("total", 0, 100)]
+    schema = dictionary(cents, {"kind": "sum", "total": "total", "parts": ["net", "tax"]})
+    after, _ = repaired(schema, independent(schema, 20_000))
+    off = after["total"].astype(int) - after["net"] - after["tax"]
+    assert not off.any()
