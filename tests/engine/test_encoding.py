@@ -83,6 +83,25 @@ def test_numbers_are_spelled_as_the_dictionary_says() -> None:
     assert len(messages({**wire, "decimalChar": ","}, "1.5")) == 1
 
 
+@pytest.mark.parametrize("mark", [".", " ", "\u00a0", "'", "]", "^"])
+def test_marks_group_three_digits_or_make_a_text_unreadable(mark: str) -> None:
+    limits = {"minimum": -5_000_000, "maximum": 5_000_000}
+    wire = field("number", constraints=limits, step=0.01, decimalChar=",", groupChar=mark)
+    good = {"1.234,5": 1234.5, "-1.234.567": -1_234_567.0, "12.345": 12345.0, "7": 7.0, "0,5": 0.5}
+    spelled = [text.replace(".", mark) for text in good]
+    assert read(wire, *spelled) == list(good.values())
+    bad = ["1.5", "1..234", "12.34", "1234.567", "1.2345", "1,234.5", "1.23.456"]
+    spelled = [text.replace(".", mark) for text in bad]
+    assert len(messages(wire, *spelled)) == len(bad)
+
+
+def test_marks_group_digits_among_text() -> None:
+    wire = field("number", constraints={"minimum": 0, "maximum": 5000}, step=0.01, groupChar="'")
+    wire |= {"bareNumber": False}
+    assert read(wire, "CHF 1'234.50", "Fr 5", "1'234 CHF") == [1234.5, 5.0, 1234.0]
+    assert len(messages(wire, "CHF 1'23.50", "1''234 CHF")) == 2
+
+
 def test_the_decimal_mark_of_the_file_holds_where_a_field_declares_none() -> None:
     schema = Schema.parse({"fields": [field("number", constraints={"minimum": 0, "maximum": 9})]})
     coder = Encoder(schema, ROW, TableLayout(("x",), decimal=","))

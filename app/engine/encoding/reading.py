@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -180,7 +181,7 @@ def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
 def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
     """Numbers in standard spelling: no group characters, `.` for decimals, no text around them."""
     if form.group_char is not None:
-        texts = pc.replace_substring(texts, form.group_char, "")
+        texts = _without_groups(texts, form.group_char)
     if form.decimal_char != ".":
         # A point is not a decimal character here, so it must make the text unreadable.
         texts = pc.replace_substring(texts, ".", "?")
@@ -189,6 +190,19 @@ def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
         found = pc.extract_regex(texts, _AROUND_NUMBER)
         texts = pc.coalesce(found.field("number"), texts)
     return texts
+
+
+def _without_groups(texts: pa.StringArray, mark: str) -> pa.StringArray:
+    """Without the marks between groups of three digits. Any other one makes a text unreadable:
+    `1.5` is not 15, though `.` groups digits."""
+    escaped = re.escape(mark)
+    grouped = rf"(?P<whole>[0-9]{{1,3}}(?:{escaped}[0-9]{{3}})+)"
+    parts = pc.extract_regex(
+        texts, rf"^(?P<before>[^0-9]*){grouped}(?P<after>(?:[^0-9{escaped}].*)?)$"
+    )
+    digits = pc.replace_substring(parts.field("whole"), mark, "")
+    plain = pc.binary_join_element_wise(parts.field("before"), digits, parts.field("after"), "")
+    return pc.replace_substring(pc.if_else(pc.is_valid(parts), plain, texts), mark, "?")
 
 
 def numbers(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
