@@ -30,7 +30,7 @@ from app.security import operator
 from app.security.bootstrap import BadAdminKey
 from app.security.service import roles_of
 from app.settings import Settings
-from app.storage.encryption import BadMasterKey
+from app.storage.encryption import BadMasterKey, WrongMasterKey
 
 # Exit statuses, for scripts and monitoring.
 DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
@@ -40,13 +40,24 @@ class CommandFailed(Exception):
     """The command cannot be carried out; its text says why and what to do."""
 
 
+# Their texts say what is wrong and what to do.
+REFUSALS = (
+    CommandFailed,
+    BadAdminKey,
+    BadMasterKey,
+    WrongMasterKey,
+    NotAnExport,
+    backup.BackupBroken,
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command: 0 done, 1 problems found, 2 cannot."""
     parsed = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
         return command(parsed)
-    except (CommandFailed, BadAdminKey, BadMasterKey, NotAnExport, backup.BackupBroken) as error:
+    except REFUSALS as error:
         return _failed(str(error))
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))

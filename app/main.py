@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from app import migrate
 from app.database import Database
+from app.datasets.master_key import require_master_key
 from app.erasure import finish_interrupted
 from app.releases.catalogue import Catalogue
 from app.releases.refusals import HiddenRefusals
@@ -95,6 +96,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await anyio.to_thread.run_sync(migrate.to_head, settings.url)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     app.state.database = database
+    # Before a key is announced or an account is touched.
+    await anyio.to_thread.run_sync(require_master_key, database, settings)
     app.state.writes = WriteQueue(database)
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     # Before the first request: an erasure that was interrupted must be complete.

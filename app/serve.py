@@ -15,6 +15,8 @@ import uvicorn
 
 from app import migrate
 from app.bounded_http import BoundedHttp
+from app.database import Database
+from app.datasets.master_key import require_master_key
 from app.main import create_app
 from app.security.bootstrap import preset_key
 from app.settings import Settings
@@ -31,7 +33,8 @@ class AddressTaken(OSError):
 def serve(settings: Settings) -> None:
     """Migrate, start workers, and serve until SIGTERM or SIGINT.
 
-    Raises `BadAdminKey`, `BadMasterKey` or `AddressTaken` before the store is touched.
+    Raises `BadAdminKey`, `BadMasterKey` or `AddressTaken` before the store is touched, and
+    `WrongMasterKey` before it is used.
     On a stop, no new work is started; running jobs have `drain_s` to end, and the rest are queued
     again for the next start.
     """
@@ -39,12 +42,14 @@ def serve(settings: Settings) -> None:
     # Bad keys and a taken port are reported before the store is touched.
     preset_key(settings)
     Keyring(settings)
-    listener = _listen(settings)
-    migrate.to_head(settings.url)
-    with supervision(settings) as pool, listener:
-        server = _Server(_configuration(settings), listener, on_stop=pool.stop_claiming)
-        with _signals_after(server):
-            server.run(sockets=[listener])
+    with _listen(settings) as listener:
+        migrate.to_head(settings.url)
+        with contextlib.closing(Database(settings.url)) as database:
+            require_master_key(database, settings)
+        with supervision(settings) as pool:
+            server = _Server(_configuration(settings), listener, on_stop=pool.stop_claiming)
+            with _signals_after(server):
+                server.run(sockets=[listener])
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from types import FrameType
 
 from app.database import Database
+from app.datasets.master_key import require_master_key
 from app.engine.catalog import registry
 from app.jobs import liveness
 from app.jobs.executors import executors
@@ -125,6 +126,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     """`halftone worker`: run jobs of the store until SIGTERM or SIGINT.
 
     A supervised worker also stops when its standard input ends, as it does with its parent.
+    Raises `WrongMasterKey`.
     """
     # First of all, before a key or a row is in memory.
     close_memory()
@@ -137,6 +139,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     else:
         _migrate(settings)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    require_master_key(database, settings)
     chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     host = ChildHost(settings)
     host.keep_warm()

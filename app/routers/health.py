@@ -7,13 +7,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from pydantic import BaseModel, Field
 
 from app.database import MOVED_AWAY
+from app.datasets.master_key import is_master_key
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.queue import jobs
-from app.routers.dependencies import DatabaseDep, ReadSession
+from app.routers.dependencies import DatabaseDep, ReadSession, SettingsDep
 from app.routers.description import refusing
 from app.routers.docs import VERSION
 from app.routers.wire import ExactRoute
+from app.storage.encryption import Keyring
 
 router = APIRouter(tags=["health"], route_class=ExactRoute)
 
@@ -53,11 +55,17 @@ def health() -> Health:
     summary="Can the service take requests?",
     responses=refusing(503),
 )
-def ready(database: DatabaseDep, session: ReadSession) -> Readiness:
-    """Reads the store: 503 if that fails, if its file was moved away, or if a ledger does not add
-    up."""
+def ready(database: DatabaseDep, session: ReadSession, settings: SettingsDep) -> Readiness:
+    """Reads the store: 503 if that fails, if its file was moved away, if it is sealed under another
+    master key, or if a ledger does not add up."""
     if not database.is_in_place():
         raise Unavailable(MOVED_AWAY, retry_after_s=60)
+    if not is_master_key(session, Keyring(settings)):
+        raise Unavailable(
+            "The store is sealed under another master key than this server has: start the server"
+            " with the store's own key.",
+            retry_after_s=60,
+        )
     if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60

@@ -20,6 +20,8 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
 
+_KNOWN_VALUE, _KNOWN_PLACE = b"halftone", b"halftone check of the master key"
+
 
 class BadMasterKey(ValueError):
     """`HALFTONE_MASTER_KEY` is not a valid key; neither service nor worker starts."""
@@ -29,6 +31,18 @@ class BadMasterKey(ValueError):
             f"HALFTONE_MASTER_KEY is not a key: it is base64 of {KEY_BYTES} bytes. Make one with:"
             f" python3 -c 'import base64, os; print(base64.b64encode(os.urandom({KEY_BYTES}))"
             ".decode())'"
+        )
+
+
+class WrongMasterKey(ValueError):
+    """The store's data were sealed under another key; neither service nor worker starts."""
+
+    def __init__(self, *, is_missing: bool) -> None:
+        what = "is not set" if is_missing else "is another key"
+        super().__init__(
+            f"The data of this store are encrypted, and HALFTONE_MASTER_KEY {what}. Set it to the"
+            " key that the store was used with until now: nothing else opens its data. Nothing was"
+            " changed and nothing was charged.",
         )
 
 
@@ -82,6 +96,18 @@ class Keyring:
     @property
     def encrypts(self) -> bool:
         return self._master is not None
+
+    def seal_known_value(self) -> bytes | None:
+        """What `opens_known_value` recognises this master key by; None without one."""
+        return None if self._master is None else self._master.seal(_KNOWN_VALUE, _KNOWN_PLACE)
+
+    def opens_known_value(self, sealed: bytes) -> bool:
+        try:
+            return self._master is not None and self._master.open(sealed, _KNOWN_PLACE) == (
+                _KNOWN_VALUE
+            )
+        except SealBroken:
+            return False
 
     def new_key(self, owner: str) -> str | None:
         """A fresh key wrapped for `owner`, such as a dataset's id; None without encryption."""

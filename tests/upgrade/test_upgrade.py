@@ -86,8 +86,7 @@ def test_releases_of_the_earlier_version_are_sampled_and_new_ones_made(upgraded)
     body = {"synthesizer": "independent", "guarantee": {"epsilon": 1, "delta": 1e-7}, "rows": 50}
     new = world.custodian.post(f"/v1/datasets/{rows}/releases", body)
     assert new.status_code == 202, new.text
-    with ChildHost(world.settings) as host:
-        world.work(host)
+    world.work(ChildHost(world.settings))
     release = world.custodian.get(f"/v1/releases/{new.json()['id']}").json()
     assert release["state"] == "succeeded"
     samples = [answer.json()["id"] for answer in asked if answer.status_code != 410]
