@@ -1,11 +1,11 @@
 """What confines a synthesizer's process, before a third party's code is imported in it.
 
 The process dies with its guard and leaves no core file. Its environment, folder and descriptors are
-those of its plan. On Linux it can open only local sockets and cannot look into another process
-(seccomp). If the kernel has Landlock (Linux 5.13), it can read only code and libraries, write only
-its own empty folder, and connect to nothing (TCP from Linux 6.7 on, abstract sockets from 6.12 on).
-It cannot read the service's folder, even if that folder is next to the code. On other systems the
-separate process is the only protection.
+those of its plan, and it has no capability. On Linux it can open only local sockets, cannot look
+into another process and makes no namespace (seccomp). If the kernel has Landlock (Linux 5.13), it
+can read only code and libraries, write only its own empty folder, and connect to nothing (TCP from
+Linux 6.7 on, abstract sockets from 6.12 on). It cannot read the service's folder, even if that
+folder is next to the code. On other systems the separate process is the only protection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from app.sandbox.kernel_calls import die_with_parent, libc, refuse_new_privileges
+from app.sandbox.kernel_calls import die_with_parent, drop_capabilities, libc, refuse_new_privileges
 
 # Numbers of Landlock's system calls, from the kernel's headers.
 _LANDLOCK_CREATE_RULESET = 444
@@ -43,23 +43,63 @@ _SCOPE_SOCKETS_AND_SIGNALS = 0b11
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
+# Of one synthesizer's process and all that it starts: enough for pools of libraries on a machine of
+# many processors.
+MOST_TASKS = 512
 # Descriptors that a process may have inherited lie below it.
 _MOST_DESCRIPTORS = 65536
 # Opcodes of classic BPF, and the places of a system call's number, architecture and first argument
 # in `struct seccomp_data`.
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 # On x86-64, numbers from here on call a second table (x32), which would bypass the filter.
 _OTHER_ABI = 0x40000000
-# An io_uring opens sockets without the call that the filter looks at.
-_IO_URING_SETUP = 425
-_MACHINES = {
-    # AUDIT_ARCH_*; socket, ptrace, process_vm_readv, process_vm_writev, io_uring_setup
-    "x86_64": (0xC000003E, (41, 101, 310, 311, _IO_URING_SETUP)),
-    "aarch64": (0xC00000B7, (198, 117, 270, 271, _IO_URING_SETUP)),
+# AUDIT_ARCH_*, and the column of the tables below.
+_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+# Numbers on x86-64 and on ARM.
+_SOCKET = (41, 198)
+_CLONE = (56, 220)
+_REFUSED = {
+    # Look into other processes.
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    # Open sockets without the call that the filter looks at.
+    "io_uring_setup": (425, 425),
+    # Change namespaces and what is mounted.
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    # Parts of the kernel that no synthesizer needs, and by which confinements were left before.
+    "open_by_handle_at": (304, 265),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
 }
+# Its flags are behind a pointer, where a filter cannot look. C libraries then call `clone`.
+_CLONE3 = 435
+_NOT_THERE = 0x00050000 | errno.ENOSYS
+# Every CLONE_NEW* that `clone` takes: in a user namespace of its own a process has all
+# capabilities again.
+_NEW_NAMESPACES = 0x7E020000
 
 
 class _Filter(ctypes.Structure):
@@ -125,9 +165,30 @@ def _confine_self(plan: dict[str, Any], connection: int, guarded: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (plan["memory_bytes"],) * 2)
     _seed_generators()
     refuse_new_privileges()
+    drop_capabilities()
     if sys.platform == "linux":
         _confine(libc(), plan)
         _refuse_calls(libc())
+
+
+def lacking() -> list[str]:
+    """What this kernel does not give to confine a process, of Landlock and seccomp."""
+    linux = sys.platform == "linux"
+    landlock = linux and libc().syscall(_LANDLOCK_CREATE_RULESET, None, 0, _GET_VERSION) >= 1
+    # PR_GET_SECCOMP (21) fails where the kernel has none.
+    seccomp = linux and os.uname().machine in _MACHINES and libc().prctl(21, 0, 0, 0, 0) >= 0
+    return [
+        *([] if landlock else ["Landlock: it can read what the service's user can read"]),
+        *([] if seccomp else ["seccomp: it can open sockets"]),
+    ]
+
+
+def limit_tasks() -> None:
+    """Bound the processes and threads of this process's user namespace.
+
+    Elsewhere the limit would count those of the service too, which has the same user.
+    """
+    resource.setrlimit(resource.RLIMIT_NPROC, (MOST_TASKS, MOST_TASKS))
 
 
 def _seed_generators() -> None:
@@ -190,12 +251,11 @@ def _allow(libc: Any, rules: int, path: str, access: int) -> None:
 
 
 def _refuse_calls(libc: Any) -> None:
-    """Refuse system calls that open other than local sockets or look into other processes."""
+    """Refuse calls for other than local sockets, other processes and new namespaces."""
     machine = _MACHINES.get(os.uname().machine)
     if machine is None or sys.byteorder != "little":
         return
-    architecture, calls = machine
-    socket_call, *refused = calls
+    architecture, column = machine
     # A jump counts the steps to skip if true, and if false. The architecture is checked first,
     # because a number means another call on another architecture.
     steps = [
@@ -205,11 +265,17 @@ def _refuse_calls(libc: Any) -> None:
         (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 0, 1, _OTHER_ABI),
         (_RETURN, 0, 0, _REFUSE),
+        (_EQUAL, 0, 1, _CLONE3),
+        (_RETURN, 0, 0, _NOT_THERE),
     ]
-    for call in refused:
-        steps += [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
+    for call in _REFUSED.values():
+        steps += [(_EQUAL, 0, 1, call[column]), (_RETURN, 0, 0, _REFUSE)]
     steps += [
-        (_EQUAL, 0, 3, socket_call),
+        (_EQUAL, 0, 3, _CLONE[column]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
+        (_ANY_BIT, 0, 5, _NEW_NAMESPACES),
+        (_RETURN, 0, 0, _REFUSE),
+        (_EQUAL, 0, 3, _SOCKET[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
         (_EQUAL, 1, 0, int(socket.AF_UNIX)),
         (_RETURN, 0, 0, _REFUSE),

@@ -39,8 +39,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from app.sandbox import guard
-from app.sandbox.kernel_calls import become_subreaper
+from app.sandbox import confinement, guard
+from app.sandbox.kernel_calls import become_subreaper, has_pid_namespaces
 
 # What comes with a plan: the child's connection, its output, and the guard's socket.
 DESCRIPTORS = 3
@@ -52,19 +52,26 @@ _TASKS = Path("/proc/self/task")
 def main(descriptor: int, module: str, idle_s: float | None) -> None:
     """Import `module` and have it `prepare`; then fork on request until the service goes.
 
-    With `idle_s` it also ends after that many seconds without a request or a guard.
+    First it tells the service what the kernel lacks. With `idle_s` it also ends after that many
+    seconds without a request or a guard.
     """
     control = socket.socket(fileno=descriptor)
     importlib.import_module(module).prepare()
     # Objects that are never collected are never written to, and so stay shared with the children.
     gc.collect()
     gc.freeze()
-    _ForkServer(control).serve(idle_s)
+    namespaces = has_pid_namespaces()
+    missing = confinement.lacking()
+    if not namespaces:
+        missing.append("PID namespaces: what it starts is ended by its guard, not by the kernel")
+    control.sendall(json.dumps(missing).encode() + b"\n")
+    _ForkServer(control, namespaces).serve(idle_s)
 
 
 class _ForkServer:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, has_namespaces: bool) -> None:
         self._control = control
+        self._has_namespaces = has_namespaces
         self._guards: set[int] = set()
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         # A handler that does nothing, because only then does the system write to the pipe.
@@ -105,6 +112,7 @@ class _ForkServer:
         self._control.close()
         os.close(self._woken)
         os.close(self._wakes)
+        plan["own_namespace"] &= self._has_namespaces
         guard.main(plan, *descriptors)
 
     def _reap(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from app.sandbox.fork_server import LENGTH_BYTES
+
+log = logging.getLogger("halftone.sandbox")
 
 # A module whose `main(fd)` serves the worker over the socket `fd`, once `prepare` has run.
 CHILD = "app.engine.sandbox.child"
@@ -106,6 +109,10 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        if self._number == 1:
+            threading.Thread(
+                target=_log_what_is_missing, args=(control,), name="fork server", daemon=True
+            ).start()
         return control
 
     def _close(self) -> None:
@@ -115,6 +122,13 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         self._control = self._process = None
+
+
+def _log_what_is_missing(control: socket.socket) -> None:
+    """Reads the one line that a fork server sends."""
+    with contextlib.suppress(OSError), control.dup() as told, told.makefile() as lines:
+        for missing in json.loads(lines.readline() or "[]"):
+            log.warning("synthesizers are not confined by %s", missing)
 
 
 def environment() -> dict[str, str]:

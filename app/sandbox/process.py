@@ -37,7 +37,9 @@ class ChildProcess:
 
     `hidden` are folders that it may not read even if they are next to code that it imports.
     `adapters` is a folder of virtualenvs whose Pythons it may start; they are confined as it is.
-    Beyond `memory_bytes` its allocations fail. Raises `ChildNotStarted`.
+    Beyond `memory_bytes` its allocations fail; if it and its descendants hold more together, all
+    are ended. `own_namespace`: it has a PID namespace, if the kernel gives one. Raises
+    `ChildNotStarted`.
 
     It is the child of a guard (`guard.py`), which lives as long as `_life` is open at this end, and
     whose end of `_life` closes when nothing of the process is left. No process id is used here.
@@ -49,6 +51,7 @@ class ChildProcess:
         module: str = CHILD,
         adapters: Path | None = None,
         memory_bytes: int | None = None,
+        own_namespace: bool = True,
     ) -> None:
         self._lock = threading.Lock()
         self._closed = False
@@ -60,6 +63,7 @@ class ChildProcess:
             "folder": folder,
             "environment": _environment(folder, adapters),
             "memory_bytes": memory_bytes,
+            "own_namespace": own_namespace,
             **_paths(self._folder.path, [path.resolve() for path in hidden], adapters),
         }
         if not self._starts(plan):

@@ -66,6 +66,8 @@ class Synthesizer(Base):
     def kill_worker(self, session, params, progress):
         """Would run again until the first answer is to its liking."""
         answer = total(session, half(session))
+        if not os.getppid():  # in a namespace of its own, no process outside has an id
+            return {"total": answer, "held": True}
         try:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(5)
@@ -177,6 +179,20 @@ class Synthesizer(Base):
                               "loss": {"kind": "pure", "amount": 1, "delta": 0}}))
         while True:
             session._channel._connection.sendall(refused)
+
+    def detach(self, session, params, progress):
+        """Leaves a process behind that left its session and ignores signals."""
+        total(session, half(session))
+        middle = os.fork()
+        if not middle:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            os.execvp("sleep", ["sleep", params.target])
+        os.waitpid(middle, 0)
+        time.sleep(params.wait_s)
 
     def hang(self, session, params, progress):
         total(session, half(session))

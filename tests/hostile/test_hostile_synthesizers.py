@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from forge import Forge, Forked, Served, confined, eventually, forge
 from misdeeds import CODE
@@ -176,6 +177,33 @@ def test_one_that_asks_another_question_when_run_again_has_failed(scene: Scene) 
     assert scene.ended(release)["state"] == "failed"
     assert scene.store.journal(release) == answered
     assert "ReplayDiverged" in scene.why(release)
+
+
+def asleep(duration: str) -> bool:
+    """Whether a process sleeps for this time, which is its mark."""
+    running = psutil.process_iter(["cmdline"])
+    return any(each.info["cmdline"] == ["sleep", duration] for each in running)
+
+
+def test_a_process_that_it_leaves_behind_ends_with_its_release(scene: Scene) -> None:
+    release = scene.release("detach", target="86401")
+    assert scene.ended(release)["state"] == "succeeded"
+    eventually(lambda: not asleep("86401"), "its end with the release")
+    release = scene.release("detach", target="86402", wait_s=600)
+    eventually(lambda: asleep("86402"), "it to sleep")
+    assert scene.analyst.http.post(f"/v1/releases/{release}/cancel").is_success
+    eventually(lambda: not asleep("86402"), "its end with a cancelled release")
+    assert scene.ended(release)["state"] == "cancelled"
+
+
+def test_a_process_that_it_leaves_behind_ends_with_a_killed_worker(scene: Scene) -> None:
+    release = scene.release("detach", target="86403", wait_s=600)
+    eventually(lambda: asleep("86403"), "it to sleep")
+    scene.worker.signal(signal.SIGKILL)
+    eventually(lambda: not asleep("86403"), "its end with the worker")
+    assert scene.analyst.http.post(f"/v1/releases/{release}/cancel").is_success
+    scene.worker = scene.forge.work()
+    assert scene.ended(release)["state"] == "cancelled"
 
 
 def test_one_that_snoops_finds_nothing_of_the_service(scene: Scene) -> None:

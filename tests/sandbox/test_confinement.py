@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -59,8 +60,10 @@ def look_into(pid):
     attached = libc.ptrace(16, pid, None, None)
     return errno.errorcode[ctypes.get_errno()] if attached else "attached"
 
-def imports_from():
-    return sys.path
+def call(number, argument):
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = libc.syscall(number, argument, None, None, None, None) < 0
+    return errno.errorcode[ctypes.get_errno()] if failed else "done"
 
 def here():
     return os.listdir(".")
@@ -172,6 +175,11 @@ def test_there_is_no_network(probe: ChildProcess) -> None:
         assert ask(probe, "connect", listener.getsockname()[1]) == "PermissionError"
 
 
+NEW_USER_NAMESPACE = 0x10000000
+CALLS = {
+    "x86_64": {"unshare": 272, "clone": 56, "clone3": 435, "mount": 165},
+    "aarch64": {"unshare": 97, "clone": 220, "clone3": 435, "mount": 40},
+}.get(os.uname().machine, {})
 needs_seccomp = pytest.mark.skipif(
     not Path("/proc/sys/kernel/seccomp").exists(), reason="the kernel has no seccomp"
 )
@@ -187,6 +195,20 @@ def test_no_socket_opens_that_leads_out(probe: ChildProcess, family: str, kind: 
 @needs_seccomp
 def test_local_sockets_open_as_libraries_need_them(probe: ChildProcess) -> None:
     assert ask(probe, "open_socket", "AF_UNIX", "SOCK_STREAM") == "opened"
+
+
+@needs_seccomp
+@pytest.mark.parametrize("name", ["unshare", "clone", "clone3", "mount"])
+def test_it_gets_no_namespace_and_no_mount(probe: ChildProcess, name: str) -> None:
+    refusal = "ENOSYS" if name == "clone3" else "EPERM"
+    assert ask(probe, "call", CALLS[name], NEW_USER_NAMESPACE) == refusal
+
+
+def test_it_has_no_capability(probe: ChildProcess) -> None:
+    status = str(ask(probe, "read", "/proc/self/status"))
+    sets = re.findall(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", status, re.MULTILINE)
+    assert len(sets) == 4
+    assert {int(each, 16) for each in sets} == {0}
 
 
 @needs_seccomp
@@ -247,10 +269,10 @@ def test_what_it_prints_is_kept_to_a_limit(probe: ChildProcess) -> None:
 
 
 def test_killing_it_kills_what_it_started(probe: ChildProcess) -> None:
-    pid = ask(probe, "offspring")
-    assert isinstance(pid, int)
+    ask(probe, "offspring")
+    (started,) = psutil.Process(probe.pid).children()
     probe.kill()
-    assert gone(pid)
+    assert gone(started.pid)
 
 
 def test_killing_it_wakes_who_waits_for_it(probe: ChildProcess) -> None:

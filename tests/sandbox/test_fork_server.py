@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 import pytest
 from forge import eventually
 
+from app.sandbox import forks
 from app.sandbox.forks import fork_server
 from app.sandbox.process import ChildProcess
 
@@ -109,6 +111,14 @@ def test_a_dead_fork_server_is_started_again_and_its_processes_go_on(
     second = start()
     assert the_fork_server() != server
     assert ask(first, "version") == ask(second, "version") == 1
+
+
+def test_what_the_kernel_lacks_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'["PID namespaces: no more"]\n')
+        forks._log_what_is_missing(ours)
+    assert caplog.messages == ["synthesizers are not confined by PID namespaces: no more"]
 
 
 def test_nothing_is_left_of_it_once_closed(start: Callable[[], ChildProcess]) -> None:
