@@ -48,7 +48,11 @@ _FIELD_KEYS: dict[str, dict[str, Any]] = {
     "undeclared": _described(
         "What undeclared values become: `other`, `null`, `clip` or `reject`.", type="string"
     ),
-    "step": _described("Numbers are rounded to multiples of this step.", type="number"),
+    "step": _described(
+        "Values are rounded to multiples of this step from the minimum; days for dates, seconds for"
+        " times and datetimes.",
+        type="number",
+    ),
     "role": _described("`entity` marks the id of the privacy unit.", type="string"),
     "values": _described(
         '`"discover"` (also `{"discover": 300}`): the values of this text column are not listed,'

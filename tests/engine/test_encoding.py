@@ -70,6 +70,36 @@ def test_what_is_no_whole_number_is_refused() -> None:
     assert len(messages(whole(0, 99), "x", "1.5", "0x10", "1e3", "9" * 30, "nan", "1_0")) == 7
 
 
+def test_integers_of_19_digits_are_kept_without_rounding() -> None:
+    low = 2**63 - 1_000_000
+    texts = [str(low), str(low + 1), str(low + 123_457), str(2**63 - 1)]
+    assert read(whole(low, 2**63 - 1), *texts) == [int(text) for text in texts]
+    listed = field("integer", constraints={"enum": [low + 1, low + 2]})
+    assert read(listed, str(low + 2), str(low + 1)) == [low + 2, low + 1]
+    ends = [-(2**63), 2**63 - 1]
+    assert read({**whole(0, 9), "special": ends}, *map(str, ends)) == ends
+    assert len(messages(whole(low, 2**63 - 1), str(2**63), "9" * 30, "9" * 5000)) == 3
+
+
+def test_a_wide_range_of_integers_is_kept_in_steps() -> None:
+    step = 10**10
+    wire = {**whole(-(2**63), 2**63 - 1), "step": step, "bins": 20}
+    low = -(2**63)
+    cells = [low, low + step // 2, low + step // 2 + 1, low + 3 * step // 2, 0]
+    nearest = [low, low, low + step, low + 2 * step, low + round((0 - low) / step) * step]
+    assert read(wire, *map(str, cells)) == nearest
+    assert read({**wire, "undeclared": "clip"}, str(low))[0] == low
+
+
+def test_moments_over_centuries_are_kept_in_steps() -> None:
+    limits = {"minimum": "1800-01-01", "maximum": "2100-01-01"}
+    wire = field("datetime", constraints=limits, step=60)
+    kept = read(wire, "1815-06-18 11:30:29", "1815-06-18 11:30:31")
+    assert list(map(str, kept)) == ["1815-06-18 11:30:00", "1815-06-18 11:31:00"]
+    weeks = field("date", constraints={"minimum": "2024-01-01", "maximum": "2024-12-31"}, step=7)
+    assert read(weeks, "2024-01-03", "2024-01-05") == [dt.date(2024, 1, 1), dt.date(2024, 1, 8)]
+
+
 def test_numbers_land_on_the_nearest_point_of_the_grid() -> None:
     wire = field("number", constraints={"minimum": 0, "maximum": 1}, step=0.1)
     assert read(wire, "0.1", ".26", "1e-1", "1.", "0.99") == [0.1, 0.3, 0.1, 1.0, 1.0]

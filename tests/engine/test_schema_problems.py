@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_all_problems_are_told_at_once() -> None:
         (whole(special=1), "/special"),
         (whole(undeclared="other"), "/undeclared"),
         (whole(undeclared="drop"), "/undeclared"),
-        (whole(step=2), "/step"),
+        (whole(step=0.5), "/step"),
+        (whole(step=0), "/step"),
         (whole(groupChar="00"), "/groupChar"),
         (whole(bareNumber=1), "/bareNumber"),
         (whole(missingValues=""), "/missingValues"),
@@ -265,3 +267,35 @@ def test_any_json_is_read_or_refused_never_a_crash(
     except SchemaError:
         return
     assert Schema.parse(schema.to_wire()) == schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "named"),
+    [
+        ("integer", (0, 2**33), '"step", such as 10:'),
+        ("integer", (-(2**63), 2**63 - 1), '"step", such as 10000000000:'),
+        ("number", (0, 10), '"step", such as 1e-08:'),
+        ("datetime", ("1850-01-01", "2050-01-01"), '"step", such as 60: values are then kept as'),
+    ],
+)
+def test_a_range_of_too_many_points_names_a_step_that_mends_it(
+    kind: str, ends: tuple[Any, Any], named: str
+) -> None:
+    step: dict[str, Any] = {"step": 1e-9} if kind == "number" else {}
+    wire = field(kind, constraints=dict(zip(("minimum", "maximum"), ends, strict=True)), **step)
+    with pytest.raises(SchemaError) as refusal:
+        Schema.parse({"fields": [wire]})
+    (problem,) = refusal.value.errors
+    assert named in problem.remedy
+    mended = json.loads(problem.remedy.split("such as ")[1].split(":")[0])
+    whole = Schema.parse({"fields": [{**wire, "step": mended, "bins": 20}]})
+    assert Schema.parse(whole.to_wire()) == whole
+
+
+def test_rules_do_not_compare_numbers_that_doubles_cannot_hold() -> None:
+    ids = [
+        field("integer", constraints={"minimum": 2**60, "maximum": 2**60 + 9}) | {"name": name}
+        for name in ("x", "y")
+    ]
+    rule = {"kind": "order", "columns": ["x", "y"]}
+    assert pointers(*ids, constraints=[rule]) == ["/constraints/0/columns"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -17,9 +18,11 @@ from app.engine.encoding.cells import Cells, trimmed
 from app.engine.encoding.moments import ticks
 from app.engine.schema.column import Column, TextFormat
 from app.engine.schema.scale import Categories, Linear
-from app.engine.schema.values import tick
+from app.engine.schema.values import LARGEST_INTEGER, SMALLEST_INTEGER, tick
 
-_WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
+_WHOLE = r"^[+-]?[0-9]+(\.0*)?$"
+# Shorter texts fit in 64 bits. Python refuses to read thousands of digits, so it is not asked to.
+_MOST_SURE_DIGITS, _LONGEST = 19, 200
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
 _AROUND_NUMBER = r"^[^0-9+\-.]*(?P<number>[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)[^0-9]*$"
 
@@ -94,8 +97,8 @@ class CellReader:
             codes = np.where(codes < 0, self._points(places, self.column.scale), codes)
         reasons = _reasons(codes)
         if self.column.undeclared == "clip":
-            low = float(self.column.scale.minimum) if isinstance(self.column.scale, Linear) else 0
-            ends = np.where(places < low, 0, self.column.regular - 1)
+            low = self.column.scale.minimum if isinstance(self.column.scale, Linear) else Decimal(0)
+            ends = np.where(places < _place(low, places), 0, self.column.regular - 1)
             codes = np.where(codes < 0, ends, codes)
         # Last, since unreadable texts hold a placeholder that may lie within the range.
         codes[~readable], reasons[~readable] = -1, Reason.UNREADABLE
@@ -162,16 +165,39 @@ class CellReader:
         if isinstance(column.scale, Categories):
             pairs += list(enumerate(column.scale.values))
         placed = sorted((tick(value), code) for code, value in pairs if value is not None)
-        dtype = np.float64 if column.type == "number" else np.int64
-        places = np.array([dtype(place) for place, _ in placed], dtype)
+        dtype, exact = (np.float64, float) if column.type == "number" else (np.int64, int)
+        places = np.array([exact(place) for place, _ in placed], dtype)
         return places, np.array([code for _, code in placed], np.int64)
 
     def _points(self, places: NDArray[Any], scale: Linear) -> NDArray[np.int64]:
         """The code of the nearest point of each place; -1 outside the bounds."""
-        low, high = float(scale.minimum), float(scale.maximum)
-        steps = (np.clip(places, low, high) - low) / float(scale.step)
-        points = np.minimum(np.rint(steps).astype(np.int64), scale.regular - 1)
-        return np.where((places >= low) & (places <= high), points, -1)
+        low, high = _place(scale.minimum, places), _place(scale.maximum, places)
+        inside = (places >= low) & (places <= high)
+        if scale.kind == "number":
+            steps = np.rint((np.clip(places, low, high) - low) / float(scale.step))
+            points = np.minimum(steps.astype(np.int64), scale.regular - 1)
+        else:
+            points = _nearest_whole(np.clip(places, low, high), scale)
+        return np.where(inside, points, -1)
+
+
+def _place(end: Decimal, places: NDArray[Any]) -> int | float:
+    """An end of a range to compare places with: a double for numbers, otherwise exactly."""
+    return float(end) if places.dtype == np.float64 else int(end)
+
+
+def _nearest_whole(places: NDArray[np.int64], scale: Linear) -> NDArray[np.int64]:
+    """Codes of whole places within the bounds of a scale, exactly; a half goes to the even code.
+
+    A range of 64-bit integers may be longer than 2^63, so distances are unsigned.
+    """
+    step = np.uint64(scale.step)
+    distance = places.astype(np.uint64) - np.array(int(scale.minimum), np.int64).astype(np.uint64)
+    codes, rest = distance // step, distance % step
+    # Compared without doubling, which could leave 64 bits.
+    up = (rest > step - rest) | ((rest == step - rest) & (codes % np.uint64(2) == 1))
+    nearest: NDArray[np.int64] = (codes + up).astype(np.int64)
+    return np.minimum(nearest, scale.regular - 1)
 
 
 def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -213,9 +239,21 @@ def numbers(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool
 
 
 def whole_numbers(texts: pa.StringArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each text as a whole number (`7`, `007`, `+7`, `7.0`), and a mask of those that are one."""
+    """Each text as a whole number (`7`, `007`, `+7`, `7.0`), and a mask of those that are one.
+
+    A number that 64 bits cannot hold is none.
+    """
     readable = np.asarray(pc.match_substring_regex(texts, _WHOLE))
     digits = pc.if_else(pa.array(readable), texts, "0")
     if pc.any(pc.match_substring_regex(digits, r"[+.]")).as_py():
         digits = pc.replace_substring_regex(digits, r"^\+|\.0*$", "")
+    is_long = np.asarray(pc.greater_equal(pc.binary_length(digits), _MOST_SURE_DIGITS))
+    if is_long.any():
+        too_large = is_long.copy()
+        too_large[is_long] = [
+            not SMALLEST_INTEGER <= int(text) <= LARGEST_INTEGER if len(text) <= _LONGEST else True
+            for text in digits.filter(pa.array(is_long)).to_pylist()
+        ]
+        readable &= ~too_large
+        digits = pc.if_else(pa.array(too_large), "0", digits)
     return np.asarray(digits.cast(pa.int64())), readable

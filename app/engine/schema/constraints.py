@@ -64,8 +64,11 @@ class Sum:
     def _allowed(self) -> Decimal:
         if self.tolerance is not None:
             return Decimal(repr(self.tolerance))
-        scales = [column.scale for column in (self.total, *self.parts) if column.type == "number"]
-        grids = [scale for scale in scales if isinstance(scale, Linear)]
+        scales = [column.scale for column in (self.total, *self.parts)]
+        # Whole numbers without a declared step are kept as they are.
+        grids = [
+            s for s in scales if isinstance(s, Linear) and (s.kind == "number" or s.declared_step)
+        ]
         finest = min((grid.step for grid in grids), default=Decimal(0))
         rounded = [grid for grid in grids if not grid.declared_step or grid.step > finest]
         return sum((grid.step for grid in rounded), Decimal(0)) / 2

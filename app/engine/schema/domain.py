@@ -11,11 +11,28 @@ from app.engine.schema.column import MOST_CELLS, QuantileBins, Undeclared
 from app.engine.schema.problems import ProblemLog
 from app.engine.schema.scalars import ValueReader
 from app.engine.schema.scale import MOST_CODES, Categories, Linear, Scale, default_step
-from app.engine.schema.values import TypeName, Value, tick
+from app.engine.schema.values import TypeName, Value, tick, to_wire
 
 # Limits on what a dictionary may list, so that reading one stays within a request's memory.
 MOST_BINS_LISTED = 100_000
 MOST_SPECIAL = 1000
+# What one step of a type is; numbers have no unit.
+_UNITS = {"date": "days", "datetime": "seconds", "time": "seconds", "year": "years"}
+_CLOCK_STEPS = (60, 3600, 86_400)
+
+
+def wide_enough_step(kind: TypeName, minimum: Decimal, maximum: Decimal) -> Decimal:
+    """A round step with which a range has few enough points: a power of ten, or a clock's unit."""
+    length = maximum - minimum
+    for step in _CLOCK_STEPS if kind in ("datetime", "time") else ():
+        if length // step < MOST_CODES:
+            return Decimal(step)
+    return Decimal(10) ** ((length / MOST_CODES).adjusted() + 1)
+
+
+def _spacing(kind: TypeName, step: Decimal) -> str:
+    unit = _UNITS.get(kind)
+    return f"{to_wire(step)} {unit}" if unit else str(to_wire(step))
 
 
 @dataclass(frozen=True)
@@ -73,14 +90,15 @@ class DomainReader:
             )
             return None
         declared = step is not None
-        if self.kind != "number":
-            step = Decimal(1)
-        elif step is None:
-            step = default_step(minimum, maximum)
+        if step is None:
+            is_number = self.kind == "number"
+            step = default_step(minimum, maximum) if is_number else Decimal(1)
         if (maximum - minimum) // step >= MOST_CODES:
+            enough = wide_enough_step(self.kind, minimum, maximum)
             self.log.add(
-                "the range has more than 2^32 - 1 points",
-                "narrow it" if self.kind != "number" else "narrow it or declare a larger `step`",
+                f"the range has more than 2^32 - 1 points, {_spacing(self.kind, step)} apart",
+                f'narrow it, or declare a larger "step", such as {to_wire(enough)}: values are then'
+                f" kept as the nearest of points {_spacing(self.kind, enough)} apart",
                 "constraints",
                 "maximum",
             )
@@ -108,12 +126,15 @@ class DomainReader:
     def _step(self) -> Decimal | None:
         if "step" not in self.wire:
             return None
-        if self.kind != "number":
-            self.log.add("only a number has a `step`", "leave it out", "step")
-            return None
-        step = self.values.value(self.wire["step"], "step")
+        kind: TypeName = "number" if self.kind == "number" else "integer"
+        step = ValueReader(kind, (), self.log).value(self.wire["step"], "step")
         if step is not None and tick(step) <= 0:
-            self.log.add("`step` must be positive", "give the distance between two values", "step")
+            unit = _UNITS.get(self.kind)
+            self.log.add(
+                "`step` must be positive",
+                "give the distance between two values" + (f", in {unit}" if unit else ""),
+                "step",
+            )
             return None
         return None if step is None else tick(step)
 

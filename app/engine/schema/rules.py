@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.engine.schema.column import Column
@@ -31,6 +31,7 @@ from app.engine.schema.values import Value, tick
 MOST_CONSTRAINTS = 1000
 MOST_LOOKUP_ROWS = 100_000
 MOST_JOINED = 50
+LARGEST_IN_RULES = 2**53
 
 
 def parse_constraints(
@@ -100,6 +101,7 @@ class _RuleReader:
                 self.log.add(
                     f"`{column.name}` is not a number", "sum only columns of numbers", "parts"
                 )
+        self._check_sizes("parts", (total, *parts))
         if total in parts:
             self.log.add("the total cannot be one of its own parts", "remove it", "parts")
         return Sum(total, parts, tolerance)
@@ -121,6 +123,7 @@ class _RuleReader:
                 self.log.add(
                     f"`{each.name}` is not a number", "sum only columns of numbers", "sum_of"
                 )
+        self._check_sizes("sum_of", (column, *parts))
         if column in parts:
             self.log.add(
                 "the column cannot be one of the columns in its sum", "remove it", "sum_of"
@@ -137,7 +140,19 @@ class _RuleReader:
         kinds = {"number" if column.type in numeric else column.type for column in columns}
         if len(kinds) > 1 or kinds & {"string", "boolean"}:
             self.log.add("these columns cannot be compared", "choose numbers or dates", "columns")
+        else:
+            self._check_sizes("columns", columns)
         return Order(columns, strict is True)
+
+    def _check_sizes(self, key: str, columns: Sequence[Column]) -> None:
+        """Repair works with doubles, which hold every whole number up to 2^53."""
+        for column in columns:
+            if column.has_numbers and column.largest_place > LARGEST_IN_RULES:
+                self.log.add(
+                    f"`{column.name}` has numbers beyond 2^53, which a rule cannot compare",
+                    "narrow its range, or leave it out of the rule",
+                    key,
+                )
 
     def _forbidden(self) -> Constraint | None:
         when = self._conditions("when")

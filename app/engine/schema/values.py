@@ -27,9 +27,10 @@ TYPES: tuple[TypeName, ...] = (
     "year",
 )
 
-# A double holds every decimal of 15 digits and every integer up to 2^53 without change.
+# A double holds every decimal of 15 digits without change.
 MOST_DIGITS = 15
-LARGEST_INTEGER = 2**53
+# Integers are kept in 64 bits, never as doubles: identifiers of 19 digits are not rounded.
+SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (dictionary times carry no zone)
 
 
@@ -83,8 +84,8 @@ def _whole(raw: Any) -> int:
         value = int(raw)
     else:
         raise ValueError("expected a whole number")
-    if abs(value) > LARGEST_INTEGER:
-        raise ValueError("expected a whole number within 2^53 of zero")
+    if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+        raise ValueError("expected a whole number of 64 bits: from -2^63 to 2^63 - 1")
     return value
 
 
