@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from app import idempotency
 from app.access import permission
 from app.database import Database, now
 from app.datasets import repository
@@ -48,6 +49,8 @@ def erase(
             subject=row.id,
             detail={"releases": with_releases},
         )
+    # The hash of the file that made it, by which a guess at the file could be tested.
+    idempotency.forget(session, row.id)
     # Without its key, encrypted data is unreadable from this commit on.
     row.staged, row.wrapped_key, row.rows, row.ingest_report = None, None, None, None
     return collections

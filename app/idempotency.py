@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
 from dataclasses import asdict, dataclass
@@ -10,13 +11,16 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Integer, String, bindparam, select
+from sqlalchemy import Integer, String, bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.database import Base, UtcTime, now, rowcount
 from app.problems import Invalid, MalformedRequest
 
+# Name of the store's key for hashes of bodies.
+REQUEST_KEY = "request-key"
+_FORGOTTEN = ""
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 
 
@@ -26,9 +30,10 @@ class IdempotencyRow(Base):
     principal_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     operation: Mapped[str] = mapped_column(String(64), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    # Empty once what the request made was erased: then nothing is compared any more.
     body_hash: Mapped[str] = mapped_column(String(64))
     status: Mapped[int] = mapped_column(Integer)
-    resource_id: Mapped[str] = mapped_column(String(64))
+    resource_id: Mapped[str] = mapped_column(String(64), index=True)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
 
 
@@ -66,10 +71,15 @@ class Replay:
     resource_id: str
 
 
-def body_hash(parsed: Any) -> str:
-    """Hash of a parsed body: order of keys, spacing and the notation of numbers do not matter."""
+def body_hash(parsed: Any, key: bytes) -> str:
+    """Keyed hash of a parsed body: order of keys, spacing and notation of numbers do not matter.
+
+    Without the key, which is the store's own, nobody can test what was sent: of an upload the body
+    holds the hash of the file.
+    """
     canonical = json.dumps(_normalized(parsed), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()
 
 
 def _normalized(value: Any) -> Any:
@@ -104,7 +114,7 @@ def find_replay(session: Session, attempt: Attempt | None) -> Replay | None:
     known = session.execute(_FIND, names).first()
     if known is None:
         return None
-    if known.body_hash != attempt.body_hash:
+    if known.body_hash not in (attempt.body_hash, _FORGOTTEN):
         raise Invalid.at(
             "",
             "This Idempotency-Key was used for a request with another body.",
@@ -135,6 +145,15 @@ def claim(
 
 def _facts(attempt: Attempt, status: int, resource_id: str) -> dict[str, Any]:
     return {**asdict(attempt), "status": status, "resource_id": resource_id, "created_at": now()}
+
+
+def forget(session: Session, resource_id: str) -> None:
+    """Erase what was sent to make something. A repeated request is answered without comparing."""
+    session.execute(
+        update(IdempotencyRow)
+        .where(IdempotencyRow.resource_id == resource_id)
+        .values(body_hash=_FORGOTTEN)
+    )
 
 
 def settle(session: Session, attempt: Attempt | None, status: int) -> None:

@@ -13,6 +13,7 @@ from app import migrate
 from app.database import Database
 from app.datasets.master_key import require_master_key
 from app.erasure import finish_interrupted
+from app.integrity.sealing import prepare_secrets
 from app.releases.catalogue import Catalogue
 from app.releases.refusals import HiddenRefusals
 from app.routers import (
@@ -34,6 +35,7 @@ from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
+from app.storage.encryption import Keyring
 
 # What runs in parallel to the application, from its start to its end.
 Companion = Callable[[Settings], AbstractContextManager[object]]
@@ -68,6 +70,7 @@ def create_app(
     )
     app.state.settings = settings
     app.state.companion = companion
+    app.state.keyring = Keyring(settings)
     app.state.catalogue = Catalogue(settings)
     app.state.refusals = HiddenRefusals()
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
@@ -99,6 +102,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # Before a key is announced or an account is touched.
     await anyio.to_thread.run_sync(require_master_key, database, settings)
     app.state.writes = WriteQueue(database)
+    app.state.request_key = await anyio.to_thread.run_sync(
+        prepare_secrets, database, app.state.keyring
+    )
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     # Before the first request: an erasure that was interrupted must be complete.
     await anyio.to_thread.run_sync(finish_interrupted, database, settings)

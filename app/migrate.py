@@ -39,5 +39,7 @@ def to_head(url: str) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
+        # The log still holds what a migration erased.
+        database.checkpoint()
     finally:
         database.close()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from app.idempotency import body_hash
+from app import idempotency
+
+
+def body_hash(parsed: Any) -> str:
+    return idempotency.body_hash(parsed, b"k" * 32)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +40,9 @@ def test_a_whole_number_may_be_spelled_with_a_fraction(spelling: str) -> None:
 @pytest.mark.parametrize("other", ["1", True, None, [1]])
 def test_a_number_is_not_what_reads_like_it(other: object) -> None:
     assert body_hash({"epsilon": 1}) != body_hash({"epsilon": other})
+
+
+def test_without_the_key_no_body_can_be_tested() -> None:
+    plain = hashlib.sha256(json.dumps({"file": "a"}, separators=(",", ":")).encode()).hexdigest()
+    hashed = {idempotency.body_hash({"file": "a"}, key) for key in (b"k" * 32, b"l" * 32)}
+    assert len(hashed | {plain}) == 3

@@ -8,18 +8,22 @@ from sqlalchemy.orm import Session
 
 from app.access import permission
 from app.access.permission import Access
+from app.datasets import private_facts
 from app.datasets.models import DatasetRow
 from app.datasets.schemas import CustodianFacts, DatasetOut, OwnGrantOut, State
 from app.security.principals import Principal
 from app.storage.blobs import stored_bytes
+from app.storage.encryption import Keyring
 
 
-def dataset(session: Session, principal: Principal, row: DatasetRow) -> DatasetOut:
+def dataset(
+    session: Session, keyring: Keyring, principal: Principal, row: DatasetRow
+) -> DatasetOut:
     """Raises `NotFound` where the principal may not see it."""
-    return seen(session, permission.open_dataset(session, principal, row.id))
+    return seen(session, keyring, permission.open_dataset(session, principal, row.id))
 
 
-def seen(session: Session, seen_by: Access) -> DatasetOut:
+def seen(session: Session, keyring: Keyring, seen_by: Access) -> DatasetOut:
     row, grant = seen_by.dataset, seen_by.grant
     return DatasetOut(
         id=row.id,
@@ -34,16 +38,16 @@ def seen(session: Session, seen_by: Access) -> DatasetOut:
         grant=None
         if grant is None
         else OwnGrantOut(id=grant.id, state=grant.state, show_budget=grant.show_budget),
-        custodian=_facts(session, row) if seen_by.role == "custodian" else None,
+        custodian=_facts(session, keyring, row) if seen_by.role == "custodian" else None,
     )
 
 
-def _facts(session: Session, row: DatasetRow) -> CustodianFacts:
+def _facts(session: Session, keyring: Keyring, row: DatasetRow) -> CustodianFacts:
     return CustodianFacts(
         account_id=row.account_id,
         closed=row.closed,
         # The exact count of rows is private, so it is in the custodian's part alone.
-        rows=row.rows,
+        rows=private_facts.exact_rows(row, keyring),
         stored_bytes=stored_bytes(session, [row.id]),
         new_population=row.new_population,
         ready_at=row.ready_at,

@@ -29,6 +29,13 @@ FEWEST_BLOCK_ROWS = 2**12
 # follows from the dictionary alone, so that it reveals nothing.
 BLOCK_BYTES = 2**24
 
+_MANIFEST_BYTES = 64
+# Sizes of sealed parts: at least this, then with three significant bits.
+_SMALLEST_PADDED = 4096
+# Starts a frame that decoders of Zstandard skip (RFC 8878, section 3.1.2); its length follows.
+_SKIPPED = struct.Struct("<II")
+_SKIPPED_MAGIC = 0x184D2A50
+
 _HEADER = struct.Struct("<4sBBI")
 # Starts every block, with the version of the format.
 _MAGIC = b"HTC1"
@@ -58,7 +65,9 @@ class Manifest:
         return min(self.block_rows, self.rows - block * self.block_rows)
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"rows": self.rows, "block_rows": self.block_rows}).encode()
+        # Of one length, whatever the number of rows.
+        wire = json.dumps({"rows": self.rows, "block_rows": self.block_rows})
+        return wire.ljust(_MANIFEST_BYTES).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
@@ -108,6 +117,17 @@ def unpack_texts(data: bytes) -> tuple[str, ...]:
         )
     except (struct.error, ValueError, pa.ArrowException, OSError) as error:
         raise BlockError("the stored texts cannot be read") from error
+
+
+def padded(packed: bytes) -> bytes:
+    """Packed codes or texts, longer by up to an eighth, and as easily unpacked.
+
+    What is sealed keeps its length, and compressed rows of known values could be told apart by it.
+    """
+    least = len(packed) + _SKIPPED.size
+    step = 1 << max(least.bit_length() - 4, 0)
+    filling = max(_SMALLEST_PADDED, -(-least // step) * step) - least
+    return packed + _SKIPPED.pack(_SKIPPED_MAGIC, filling) + bytes(filling)
 
 
 def pack(array: NDArray[Any]) -> bytes:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.database import now
-from app.datasets import blocks, recognition, repository
+from app.datasets import blocks, private_facts, recognition, repository
 from app.datasets.models import DatasetRow
 from app.datasets.report import ingest_report
 from app.datasets.staging import StagedFile, StagingArea
@@ -84,7 +84,8 @@ def failed(session: Session, dataset_id: str) -> None:
     )
     schema = Schema.parse(row.schema)
     nothing = EncodeTotals(violations=[0] * len(schema.constraints))
-    _reject(row, ingest_report(schema, nothing, None, problems=[problem]))
+    # In the clear, since there may be no key to seal it with: it says nothing of the rows.
+    _reject(row, ingest_report(schema, nothing, None, problems=[problem]), None)
 
 
 class _Ingest:
@@ -112,7 +113,7 @@ class _Ingest:
             self._accept(plan, reader, encoder, table, content)
         except TableError as error:
             self._refuse(
-                ingest_report(plan.schema, encoder.totals, reader, problems=error.problems)
+                plan, ingest_report(plan.schema, encoder.totals, reader, problems=error.problems)
             )
         # After the commit: until then a run after a lost worker needs the file.
         self._staging.remove(plan.staged.name)
@@ -134,7 +135,7 @@ class _Ingest:
                 max_total_rows=row.max_total_rows,
                 staged=StagedFile.from_wire(row.staged),
                 options=options,
-                content_key=recognition.content_key(session),
+                content_key=recognition.content_key(session, keyring),
                 cipher=keyring.cipher(row.id, row.wrapped_key),
                 room_bytes=settings.max_stored_bytes - used,
             )
@@ -155,6 +156,7 @@ class _Ingest:
         table: _Table,
     ) -> ContentHasher:
         content = ContentHasher(plan.content_key)
+        size_bytes = self._staging.size_bytes(plan.staged)
         for batch in reader:
             content.update(batch)
             block = encoder.encode(batch)
@@ -164,7 +166,7 @@ class _Ingest:
             # reported.
             if not encoder.totals.problem_count:
                 table.add(block)
-            done = file.tell() / max(plan.staged.size_bytes, 1)
+            done = file.tell() / max(size_bytes, 1)
             # The rest of the progress is the last transaction.
             self._job.progress(0.95 * min(done, 1.0), "encoding")
         return content
@@ -192,9 +194,11 @@ class _Ingest:
         content: ContentHasher,
     ) -> None:
         manifest = table.finish({name: found.texts for name, found in encoder.texts.items()})
-        content_hmac = content.digest().hex()
         with self._job.completing() as session:
             row = _awaited(session, self._dataset_id)
+            content_hmac = recognition.content_hmac(
+                plan.content_key, row.owner_id, content.digest()
+            )
             try:
                 # In the transaction that makes the dataset ready, so that of two equal uploads one
                 # sees the other.
@@ -206,16 +210,17 @@ class _Ingest:
                 )
             except recognition.NotAccepted as error:
                 problem = RowProblem(None, None, None, error.message, error.remedy)
-                _reject(row, ingest_report(plan.schema, encoder.totals, reader, problems=[problem]))
+                report = ingest_report(plan.schema, encoder.totals, reader, problems=[problem])
+                _reject(row, report, plan.cipher)
             else:
                 self._blobs.put(
                     session, row.id, blocks.MANIFEST, 0, manifest.to_bytes(), cipher=plan.cipher
                 )
-                row.ingest_report = ingest_report(
-                    plan.schema, encoder.totals, reader, closed=closed
-                )
+                report = ingest_report(plan.schema, encoder.totals, reader, closed=closed)
+                private_facts.put_report(row, report, plan.cipher)
+                private_facts.put_rows(row, manifest.rows, plan.cipher)
                 row.state, row.staged, row.ready_at = "ready", None, now()
-                row.rows, row.content_hmac = manifest.rows, content_hmac
+                row.content_hmac = content_hmac
             is_ready = row.state == "ready"
         # Deleted in several transactions; the last one of the job is over, so it has its own check.
         if not is_ready:
@@ -230,10 +235,10 @@ class _Ingest:
                 raise Superseded
             yield session
 
-    def _refuse(self, report: dict[str, Any]) -> None:
+    def _refuse(self, plan: _Plan, report: dict[str, Any]) -> None:
         self._blobs.delete(self._dataset_id, unit=self._unit)
         with self._unit() as session:
-            _reject(_awaited(session, self._dataset_id), report)
+            _reject(_awaited(session, self._dataset_id), report, plan.cipher)
 
 
 class _Table:
@@ -270,16 +275,20 @@ class _Table:
             self._write(self._held_rows)
         for name, known in texts.items():
             part = blocks.texts_part(self._number_parts[name])
-            self._room_bytes -= self._ingest.put_texts(part, blocks.pack_texts(known), self._cipher)
+            packed = self._sized(blocks.pack_texts(known))
+            self._room_bytes -= self._ingest.put_texts(part, packed, self._cipher)
         if self._room_bytes < 0:
             raise _no_room()
         return blocks.Manifest(self._rows, self._block_rows)
+
+    def _sized(self, packed: bytes) -> bytes:
+        return packed if self._cipher is None else blocks.padded(packed)
 
     def _write(self, rows: int) -> None:
         whole = {
             part: np.concatenate([arrays[part] for arrays in self._held]) for part in self._held[0]
         }
-        packed = {part: blocks.pack(array[:rows]) for part, array in whole.items()}
+        packed = {part: self._sized(blocks.pack(array[:rows])) for part, array in whole.items()}
         self._held = [{part: array[rows:].copy() for part, array in whole.items()}]
         self._held_rows -= rows
         self._room_bytes -= self._ingest.put(packed, self._blocks, self._cipher)
@@ -296,8 +305,9 @@ def _awaited(session: Session, dataset_id: str) -> DatasetRow:
     return row
 
 
-def _reject(row: DatasetRow, report: dict[str, Any]) -> None:
-    row.state, row.staged, row.ingest_report = "rejected", None, report
+def _reject(row: DatasetRow, report: dict[str, Any], cipher: Cipher | None) -> None:
+    row.state, row.staged = "rejected", None
+    private_facts.put_report(row, report, cipher)
 
 
 def _digests(ids: pa.DictionaryArray, key: bytes) -> NDArray[np.uint64]:

@@ -36,10 +36,13 @@ class DatasetRow(Base):
     # Its account is closed, since a newer dataset has the content of one that draws on it. No
     # analyst has a grant on it, so that nobody but the custodian can notice.
     closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    # Of a private table that is encrypted, the report alone states it.
     rows: Mapped[int | None] = mapped_column(BigInteger)
+    # Under a key of the store, and different for each owner.
     content_hmac: Mapped[str | None] = mapped_column(String(64))
-    ingest_report: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    # The staged upload that is being ingested.
+    # A sealed one is a text; see `private_facts`.
+    ingest_report: Mapped[dict[str, Any] | str | None] = mapped_column(JSON)
+    # The staged upload that is being ingested: only where it is, and what it was said to be.
     staged: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     # The dataset's own key under the master key, when encryption at rest is on.
     wrapped_key: Mapped[str | None] = mapped_column(String(200))

@@ -7,7 +7,8 @@ reads. Nothing that an analyst or the admin can see depends on it.
 
 from __future__ import annotations
 
-import secrets
+import hashlib
+import hmac
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -17,11 +18,10 @@ from app.database import now
 from app.datasets import repository
 from app.datasets.models import DatasetRow
 from app.ledger.accounts import has_charges
-from app.storage.models import SecretRow
+from app.storage.encryption import Keyring
+from app.storage.secrets import secret
 
 CONTENT_KEY = "content-key"
-# A keyed digest: without the key nobody can test whether the store holds a known table.
-KEY_BYTES = 32
 COMPARISON_WINDOW = timedelta(days=1)
 
 
@@ -34,13 +34,16 @@ class NotAccepted(Exception):
         self.remedy = remedy
 
 
-def content_key(session: Session) -> bytes:
+def content_key(session: Session, keyring: Keyring) -> bytes:
     """This store's key for recognising content; made at the first call, in a write unit."""
-    row = session.get(SecretRow, CONTENT_KEY)
-    if row is None:
-        row = SecretRow(name=CONTENT_KEY, value=secrets.token_bytes(KEY_BYTES))
-        session.add(row)
-    return row.value
+    # Without the key nobody can test whether the store holds a known table.
+    return secret(session, keyring, CONTENT_KEY)
+
+
+def content_hmac(key: bytes, owner_id: str, digest: bytes) -> str:
+    """The digest by which content is recognised among the tables of one owner."""
+    # Different for each owner, so that equal tables of two custodians do not look equal.
+    return hmac.new(key, owner_id.encode() + b"\0" + digest, hashlib.sha256).hexdigest()
 
 
 def recognise(

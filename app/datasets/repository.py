@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.datasets.models import ComparisonRow, DatasetRow
 from app.ledger.models import GrantRow
+from app.queue.models import JobRow
 from app.storage.models import ChunkRow
+from app.storage.sealed import is_sealed
 
 
 def get(session: Session, dataset_id: str) -> DatasetRow | None:
@@ -89,6 +91,14 @@ def rows_of(session: Session, account_id: str) -> list[DatasetRow]:
             .order_by(DatasetRow.created_at, DatasetRow.id)
         )
     )
+
+
+def jobs_with_plain_detail(session: Session, dataset_id: str) -> list[JobRow]:
+    """Jobs on a dataset whose failure is described in the clear."""
+    described = select(JobRow).where(
+        JobRow.dataset_id == dataset_id, JobRow.private_detail.is_not(None)
+    )
+    return [job for job in session.scalars(described) if not is_sealed(job.private_detail or "")]
 
 
 def staged_names(session: Session) -> set[str]:

@@ -34,28 +34,21 @@ _SWEPT_AT_ONCE = 64
 class StagedFile:
     """A complete staged upload.
 
-    Size and SHA-256 are those of the bytes as sent; the media type and the file name are given if
-    they came with the upload.
+    The SHA-256 is that of the bytes as sent, and known to the request that received them alone: it
+    is not stored. The media type is given if it came with the upload.
     """
 
     name: str
-    size_bytes: int
-    sha256: str
+    sha256: str | None = None
     media_type: str | None = None
-    file_name: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "size_bytes": self.size_bytes,
-            "sha256": self.sha256,
-            "media_type": self.media_type,
-            "file_name": self.file_name,
-        }
+        """What the store holds of it: nothing that is made from the rows."""
+        return {"name": self.name, "media_type": self.media_type}
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> StagedFile:
-        return cls(**wire)
+        return cls(wire["name"], media_type=wire["media_type"])
 
 
 class StagedWriter:
@@ -89,30 +82,30 @@ class StagedWriter:
             self._file.write(data)
             return
         self._held += data
-        while len(self._held) >= FRAME_BYTES:
+        # Something is kept back for the last frame, which is sealed as the last.
+        while len(self._held) > FRAME_BYTES:
             self._seal(bytes(self._held[:FRAME_BYTES]))
             del self._held[:FRAME_BYTES]
 
-    def finish(self, *, media_type: str | None = None, file_name: str | None = None) -> StagedFile:
+    def finish(self, *, media_type: str | None = None) -> StagedFile:
         """Make the complete file durable, so that the upload can be acknowledged."""
         if self._held:
-            self._seal(bytes(self._held))
+            self._seal(bytes(self._held), is_last=True)
             self._held.clear()
         self._file.flush()
         os.fsync(self._file.fileno())
         # The folder too: after a power cut, a file without a durable directory entry is lost.
         _sync_folder(self._path.parent)
-        return StagedFile(
-            self._name, self.size_bytes, self._digest.hexdigest(), media_type, file_name
-        )
+        return StagedFile(self._name, self._digest.hexdigest(), media_type)
 
     def keep(self) -> None:
         """The store now refers to the file."""
         self._kept = True
 
-    def _seal(self, frame: bytes) -> None:
+    def _seal(self, frame: bytes, *, is_last: bool = False) -> None:
         assert self._cipher is not None
-        self._file.write(self._cipher.seal(frame, _frame_place(self._name, self._frames)))
+        place = _frame_place(self._name, self._frames, is_last=is_last)
+        self._file.write(self._cipher.seal(frame, place))
         self._frames += 1
 
 
@@ -142,6 +135,11 @@ class StagingArea:
             assert cipher is not None
             yield cast(BinaryIO, _opened(file, staged, cipher))
 
+    def size_bytes(self, staged: StagedFile) -> int:
+        """How many bytes were sent. Raises `FileNotFoundError`."""
+        stored = (self._folder / staged.name).stat().st_size
+        return _plain_bytes(stored) if staged.name.endswith(SEALED) else stored
+
     def remove(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
 
@@ -164,17 +162,27 @@ def _cipher_of_new(file: BinaryIO, name: str, keyring: Keyring) -> Cipher | None
 
 
 def _opened(file: BinaryIO, staged: StagedFile, cipher: Cipher) -> io.BufferedReader:
+    full, rest = divmod(_plain_bytes(os.fstat(file.fileno()).st_size), FRAME_BYTES)
+    sizes = [FRAME_BYTES] * full + [rest] * (rest > 0)
+
     def frame(number: int) -> bytes:
         file.seek(KEY_LINE_BYTES + number * SEALED_FRAME_BYTES)
         sealed = file.read(SEALED_FRAME_BYTES)
-        return cipher.open(sealed, _frame_place(staged.name, number))
+        # A file that was cut off ends with a frame that was not sealed as the last.
+        is_last = number == len(sizes) - 1
+        return cipher.open(sealed, _frame_place(staged.name, number, is_last=is_last))
 
-    full, rest = divmod(staged.size_bytes, FRAME_BYTES)
-    return io.BufferedReader(BlobFile([FRAME_BYTES] * full + [rest] * (rest > 0), frame))
+    return io.BufferedReader(BlobFile(sizes, frame))
 
 
-def _frame_place(name: str, number: int) -> bytes:
-    return f"{name}/{number}".encode()
+def _plain_bytes(stored: int) -> int:
+    """Bytes as sent, from the size of a sealed file."""
+    frames = -(-(stored - KEY_LINE_BYTES) // SEALED_FRAME_BYTES)
+    return stored - KEY_LINE_BYTES - frames * OVERHEAD_BYTES
+
+
+def _frame_place(name: str, number: int, *, is_last: bool) -> bytes:
+    return f"{name}/{number}{'/last' if is_last else ''}".encode()
 
 
 def _locked_new(folder: Path, suffix: str) -> tuple[str, BinaryIO]:

@@ -9,6 +9,9 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from sqlalchemy.orm import Session
+
+from app.datasets import private_facts
 from app.jobs.shutdown import Shutdown
 from app.jobs.watch import LimitExceeded, ShuttingDown, Watch
 from app.problems import Unavailable
@@ -16,6 +19,7 @@ from app.queue import jobs
 from app.queue.context import JobContext
 from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
 from app.queue.outcomes import Outcomes
+from app.storage.encryption import Keyring
 
 # Characters, from the end, where the error itself stands.
 LONGEST_DETAIL = 20_000
@@ -86,7 +90,17 @@ def _record_end(context: JobContext, outcomes: Outcomes, cause: Exception) -> No
             jobs.hand_back(session, claim)
         else:
             outcomes.failed(session, subject)
-            jobs.finish(session, claim, "failed", _private_detail(cause))
+            jobs.finish(session, claim, "failed", _stored_detail(session, context, cause))
+
+
+def _stored_detail(session: Session, context: JobContext, cause: Exception) -> str | None:
+    return private_facts.stored_detail(
+        session,
+        Keyring(context.settings),
+        context.dataset_id,
+        context.job_id,
+        _private_detail(cause),
+    )
 
 
 def _private_detail(cause: Exception) -> str:

@@ -31,6 +31,7 @@ from app.queue.leases import LeaseWatch
 from app.queue.outcomes import Outcomes, report_ends
 from app.sandbox.child import ChildHost
 from app.settings import Settings, get_settings
+from app.storage.encryption import Keyring
 
 IDLE_S = 0.05
 # How often the queue is read even if the store has not changed: leases run out without a write.
@@ -149,10 +150,14 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
 
 def _migrate(settings: Settings) -> None:
-    # Imported here: a supervised worker does not need it, and starts faster without it.
+    # Imported here: a supervised worker does not need them, and starts faster without them.
     from app import migrate
+    from app.integrity.sealing import prepare_secrets
 
     migrate.to_head(settings.url)
+    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+    prepare_secrets(database, Keyring(settings))
+    database.close()
 
 
 def warm_up() -> None:

@@ -36,7 +36,7 @@ class JobRow(Base):
     time_limit_s: Mapped[float] = mapped_column(Float)
     progress: Mapped[float] = mapped_column(Float, default=0.0)
     stage: Mapped[str] = mapped_column(String(64), default="queued")
-    # Why it failed, for the custodian alone.
+    # Why it failed, for the custodian alone; sealed where the dataset is.
     private_detail: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)

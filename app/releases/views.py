@@ -8,6 +8,7 @@ from typing import Literal, cast
 from sqlalchemy.orm import Session
 
 from app.access.permission import is_custodian_of
+from app.datasets import private_facts
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.models import AccountRow
@@ -24,13 +25,17 @@ from app.releases.schemas import (
     SampleState,
 )
 from app.security.principals import Principal
+from app.storage.encryption import Keyring
 
 # The same text for every cause: a failure could depend on private rows.
 FAILURE = "The release failed. Its charge stands; the dataset's custodian can see the cause."
 
 
 def releases(
-    session: Session, principal: Principal, rows: Sequence[tuple[ReleaseRow, DatasetRow]]
+    session: Session,
+    keyring: Keyring,
+    principal: Principal,
+    rows: Sequence[tuple[ReleaseRow, DatasetRow]],
 ) -> list[ReleaseOut]:
     """Several releases as this principal may see them."""
     published = [release.id for release, _ in rows if release.state == "succeeded"]
@@ -43,6 +48,7 @@ def releases(
     return [
         _release(
             session,
+            keyring,
             principal,
             release,
             dataset,
@@ -63,6 +69,7 @@ def refusal(error: HalftoneError | None) -> RefusalOut | None:
 
 def release(
     session: Session,
+    keyring: Keyring,
     principal: Principal,
     row: ReleaseRow,
     dataset: DatasetRow,
@@ -72,7 +79,7 @@ def release(
     account = account or repository.account(session, row.account_id)
     published = row.state == "succeeded"
     samples = repository.samples_of(session, [row.id])[row.id] if published else []
-    return _release(session, principal, row, dataset, account, samples)
+    return _release(session, keyring, principal, row, dataset, account, samples)
 
 
 def sample(row: SampleRow, dataset_id: str) -> SampleOut:
@@ -99,6 +106,7 @@ def repairs(row: SampleRow) -> RepairsOut | None:
 
 def _release(
     session: Session,
+    keyring: Keyring,
     principal: Principal,
     row: ReleaseRow,
     dataset: DatasetRow,
@@ -127,7 +135,7 @@ def _release(
         refunded=row.refunded,
         failure=FAILURE if failed else None,
         private_detail=(
-            _private_detail(session, row.id)
+            private_detail(session, keyring, dataset, row.id)
             if failed and is_custodian_of(principal, dataset)
             else None
         ),
@@ -137,6 +145,11 @@ def _release(
     )
 
 
-def _private_detail(session: Session, release_id: str) -> str | None:
-    job = repository.newest_job(session, release_id)
-    return None if job is None else job.private_detail
+def private_detail(
+    session: Session, keyring: Keyring, dataset: DatasetRow, subject_id: str
+) -> str | None:
+    """Why the newest job of a subject on the dataset failed, for the dataset's custodian."""
+    job = repository.newest_job(session, subject_id)
+    if job is None:
+        return None
+    return private_facts.detail(dataset, keyring, job.id, job.private_detail)

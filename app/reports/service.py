@@ -30,6 +30,7 @@ from app.security.principals import Principal
 from app.settings import Settings
 from app.storage.blobs import BlobCorrupt, BlobMissing, BlobStore, delete_some
 from app.storage.encryption import Cipher, Keyring, StorageKeyError
+from app.storage.sealed import PADDED_BYTES
 
 ACCEPTED = 202
 # Name of the blob part that holds the exact figures, in the collection of their report.
@@ -148,6 +149,8 @@ def succeeded(
     if report is None:
         return
     found = exact.model_dump_json().encode()
+    # Blanks after JSON mean nothing. The length of exact figures depends on them.
+    found = found.ljust(-(-len(found) // PADDED_BYTES) * PADDED_BYTES)
     # The caller's session holds the store's write lock; another unit of work would wait for it
     # forever.
     BlobStore(database).write(

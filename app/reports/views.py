@@ -22,6 +22,7 @@ from app.reports.models import ReportRow
 from app.reports.schemas import Exact, Expected, Public, ReportOut, ReportState
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 FAILURE = "The exact part could not be made. Request it again, or read the detail."
 
@@ -46,7 +47,8 @@ def report(
     exact = None
     if made.state == "succeeded":
         exact = service.exact_figures(database, settings, dataset, made)
-    return _shown(session, release, made, exact, _detail(session, made))
+    detail = release_views.private_detail(session, Keyring(settings), dataset, made.id)
+    return _shown(session, release, made, exact, detail)
 
 
 def _shown(
@@ -82,8 +84,3 @@ def _public(session: Session, release: ReleaseRow) -> Public:
         ],
         repairs=release_views.repairs(first),
     )
-
-
-def _detail(session: Session, made: ReportRow) -> str | None:
-    job = releases.newest_job(session, made.id)
-    return None if job is None else job.private_detail

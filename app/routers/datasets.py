@@ -15,7 +15,7 @@ from app import erasure, quota
 from app.access import permission, views
 from app.access import repository as accesses
 from app.database import Database
-from app.datasets import proposals, repository, service
+from app.datasets import private_facts, proposals, repository, service
 from app.datasets.dictionary_form import DICTIONARY
 from app.datasets.draft import DatasetDraft
 from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut, ProposalOut
@@ -30,6 +30,7 @@ from app.routers.dependencies import (
     Caller,
     Custodian,
     DatabaseDep,
+    KeyringDep,
     ReadSession,
     SettingsDep,
     Writes,
@@ -43,6 +44,7 @@ from app.routers.paths import DatasetId
 from app.routers.wire import ExactRoute, media_type, parse_json, read_limited
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=ExactRoute)
 
@@ -115,7 +117,7 @@ async def create_dataset(
             body = await read_limited(request, settings.max_body_bytes)
             raw = parse_json(body)
             draft = await to_thread.run_sync(read_spec, raw, settings)
-            attempt = _attempt(principal, key, {"spec": raw})
+            attempt = _attempt(request, principal, key, {"spec": raw})
             made = await _create(request, principal, draft, None, attempt)
         elif kind == "multipart/form-data":
             # Before the body is read: an upload that has no room should not be sent in full first.
@@ -131,7 +133,7 @@ async def create_dataset(
             await writes.run(lambda session: settle(session, attempt, 201))
     response.status_code = status
     answer_made(request, response, f"/v1/datasets/{dataset_id}", replayed=replayed)
-    return await _shown(database, principal, dataset_id)
+    return await _shown(request, principal, dataset_id)
 
 
 @router.put(
@@ -177,15 +179,17 @@ async def upload_data(
             )
     settled = await _is_settled(database, dataset_id, _wait_s(prefer))
     response.status_code = 200 if settled else 202
-    return await _shown(database, principal, dataset_id)
+    return await _shown(request, principal, dataset_id)
 
 
 @router.get("/datasets", operation_id="list_datasets", summary="List datasets")
-def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> Page[DatasetOut]:
+def list_datasets(
+    principal: Caller, session: ReadSession, keyring: KeyringDep, page: PageQuery
+) -> Page[DatasetOut]:
     """Your own datasets, those granted to you, and public ones; newest first."""
     rows = accesses.visible(session, principal, page.after_moment, page.fetch)
     shown, following = page.cut(rows, by_creation)
-    items = [views.dataset(session, principal, row) for row in shown]
+    items = [views.dataset(session, keyring, principal, row) for row in shown]
     return Page(items=items, next=following)
 
 
@@ -195,9 +199,11 @@ def list_datasets(principal: Caller, session: ReadSession, page: PageQuery) -> P
     summary="One dataset",
     responses=refusing(404),
 )
-def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) -> DatasetOut:
+def get_dataset(
+    dataset_id: DatasetId, principal: Caller, session: ReadSession, keyring: KeyringDep
+) -> DatasetOut:
     """Its state, dictionary and unit. An analyst sees it after it is ready for the first time."""
-    return views.seen(session, permission.open_dataset(session, principal, dataset_id))
+    return views.seen(session, keyring, permission.open_dataset(session, principal, dataset_id))
 
 
 @router.patch(
@@ -207,12 +213,16 @@ def get_dataset(dataset_id: DatasetId, principal: Caller, session: ReadSession) 
     responses=refusing(403, 404),
 )
 def rename_dataset(
-    dataset_id: DatasetId, form: DatasetPatch, principal: Caller, session: WriteSession
+    dataset_id: DatasetId,
+    form: DatasetPatch,
+    principal: Caller,
+    session: WriteSession,
+    keyring: KeyringDep,
 ) -> DatasetOut:
     """Only the name can be changed; the declared public facts cannot."""
     row = permission.own_dataset(session, principal, dataset_id)
     service.rename(row, form.name)
-    return views.dataset(session, principal, row)
+    return views.dataset(session, keyring, principal, row)
 
 
 @router.delete(
@@ -222,6 +232,7 @@ def rename_dataset(
     responses=refusing(403, 404),
 )
 async def erase_dataset(
+    request: Request,
     dataset_id: DatasetId,
     principal: Caller,
     database: DatabaseDep,
@@ -243,7 +254,7 @@ async def erase_dataset(
     await to_thread.run_sync(
         erasure.purge, database, settings, collections, limiter=CapacityLimiter(1)
     )
-    return await _shown(database, principal, dataset_id)
+    return await _shown(request, principal, dataset_id)
 
 
 @router.get(
@@ -265,15 +276,16 @@ def get_dictionary(dataset_id: DatasetId, principal: Caller, session: ReadSessio
     responses=refusing(403, 404, 409),
 )
 def get_ingest_report(
-    dataset_id: DatasetId, principal: Caller, session: ReadSession
+    dataset_id: DatasetId, principal: Caller, session: ReadSession, keyring: KeyringDep
 ) -> IngestReportOut:
     """For the custodian alone: counts and faults with rows and columns. Not private."""
     row = permission.own_dataset(session, principal, dataset_id)
     if row.state == "ingesting":
         raise NotReady("The upload is still being ingested.")
-    if row.ingest_report is None:
+    report = private_facts.readable_report(row, keyring)
+    if report is None:
         raise NotFound("Nothing was uploaded, or it was erased.")
-    return IngestReportOut.model_validate({"state": row.state, **row.ingest_report})
+    return IngestReportOut.model_validate({"state": row.state, **report})
 
 
 @router.post(
@@ -329,7 +341,8 @@ async def _create_from_form(
             file_bytes=settings.max_upload_bytes,
         ).read()
         # The digest of the file is part of what must be equal in a repeated request.
-        attempt = _attempt(principal, key, {"spec": form.raw, "file": form.staged.sha256})
+        sent = {"spec": form.raw, "file": form.staged.sha256}
+        attempt = _attempt(request, principal, key, sent)
         made = await _create(request, principal, form.spec, form.staged, attempt, writer)
     return made, attempt
 
@@ -363,10 +376,13 @@ async def _create(
     return await writes.run(work, committed)
 
 
-def _attempt(principal: Principal, key: str | None, sent: dict[str, Any]) -> Attempt | None:
+def _attempt(
+    request: Request, principal: Principal, key: str | None, sent: dict[str, Any]
+) -> Attempt | None:
     if key is None:
         return None
-    return Attempt(principal.id, "datasets.create", key, body_hash(sent))
+    request_key: bytes = request.app.state.request_key
+    return Attempt(principal.id, "datasets.create", key, body_hash(sent, request_key))
 
 
 def _check_receiving(
@@ -409,9 +425,13 @@ async def _is_settled(database: Database, dataset_id: str, wait_s: int) -> bool:
     return False
 
 
-async def _shown(database: Database, principal: Principal, dataset_id: str) -> DatasetOut:
+async def _shown(request: Request, principal: Principal, dataset_id: str) -> DatasetOut:
+    database: Database = request.app.state.database
+    keyring: Keyring = request.app.state.keyring
+
     def show() -> DatasetOut:
         with database.read() as session:
-            return views.seen(session, permission.open_dataset(session, principal, dataset_id))
+            access = permission.open_dataset(session, principal, dataset_id)
+            return views.seen(session, keyring, access)
 
     return await to_thread.run_sync(show)

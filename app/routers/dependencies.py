@@ -17,6 +17,7 @@ from app.routers.writing import WriteQueue
 from app.security.authentication import authenticate
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 bearer = HTTPBearer(
     scheme_name="ApiKey",
@@ -58,6 +59,11 @@ async def write_unit(
             await to_thread.run_sync(unit.__exit__, None, None, None)
 
 
+async def get_keyring(request: Request) -> Keyring:
+    keyring: Keyring = request.app.state.keyring
+    return keyring
+
+
 async def get_writes(request: Request) -> WriteQueue:
     writes: WriteQueue = request.app.state.writes
     return writes
@@ -65,6 +71,7 @@ async def get_writes(request: Request) -> WriteQueue:
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
 Writes = Annotated[WriteQueue, Depends(get_writes)]
+KeyringDep = Annotated[Keyring, Depends(get_keyring)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 # `function` scope: the unit ends before the response starts, so a client never reads of a change
 # that did not commit.
@@ -145,6 +152,7 @@ def attempt_of(operation: str) -> Callable[..., Awaitable[Attempt | None]]:
         if key is None:
             return None
         sent = {"path": dict(request.path_params), "body": getattr(request, "_json", None)}
-        return Attempt(principal.id, operation, key, body_hash(sent))
+        hashed = body_hash(sent, request.app.state.request_key)
+        return Attempt(principal.id, operation, key, hashed)
 
     return attempt

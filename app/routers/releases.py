@@ -29,6 +29,7 @@ from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
     DatabaseDep,
+    KeyringDep,
     ReadSession,
     SettingsDep,
     Writes,
@@ -92,6 +93,7 @@ async def request_release(
     database: DatabaseDep,
     catalogue: CatalogueDep,
     settings: SettingsDep,
+    keyring: KeyringDep,
     writes: Writes,
 ) -> ReleaseOut:
     """Charge the budget and queue a run of one synthesizer under one guarantee.
@@ -109,7 +111,7 @@ async def request_release(
         refusals: HiddenRefusals = request.app.state.refusals
         accepted = admission.admit(session, principal, prepared, attempt, refusals, settings)
         shown = views.release(
-            session, principal, accepted.release, accepted.dataset, accepted.account
+            session, keyring, principal, accepted.release, accepted.dataset, accepted.account
         )
         return shown, accepted.replayed
 
@@ -168,6 +170,7 @@ def preflight(
 def list_releases(
     principal: Caller,
     session: ReadSession,
+    keyring: KeyringDep,
     page: PageQuery,
     dataset: Annotated[str | None, Query(max_length=64, description="Of this dataset.")] = None,
     state: Annotated[ReleaseState | None, Query(description="In this state.")] = None,
@@ -182,7 +185,7 @@ def list_releases(
         limit=page.fetch,
     )
     shown, following = page.cut(rows, lambda row: by_creation(row[0]))
-    return Page(items=views.releases(session, principal, shown), next=following)
+    return Page(items=views.releases(session, keyring, principal, shown), next=following)
 
 
 @router.get(
@@ -191,10 +194,12 @@ def list_releases(
     summary="One release",
     responses=refusing(404),
 )
-def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) -> ReleaseOut:
+def get_release(
+    release_id: ReleaseId, principal: Caller, session: ReadSession, keyring: KeyringDep
+) -> ReleaseOut:
     """Its progress, and the ids of its samples once it has `succeeded`."""
     release, dataset = service.visible(session, principal, release_id)
-    return views.release(session, principal, release, dataset)
+    return views.release(session, keyring, principal, release, dataset)
 
 
 @router.post(
@@ -203,7 +208,9 @@ def get_release(release_id: ReleaseId, principal: Caller, session: ReadSession) 
     summary="Cancel a release",
     responses=refusing(404, 409),
 )
-def cancel_release(release_id: ReleaseId, principal: Caller, session: WriteSession) -> ReleaseOut:
+def cancel_release(
+    release_id: ReleaseId, principal: Caller, session: WriteSession, keyring: KeyringDep
+) -> ReleaseOut:
     """Stop the release; `refunded` says whether the charge was given back.
 
     The charge is given back only if no worker ever claimed the release. A running one stops
@@ -212,7 +219,7 @@ def cancel_release(release_id: ReleaseId, principal: Caller, session: WriteSessi
     """
     release = service.cancel(session, principal, release_id)
     _, dataset = service.visible(session, principal, release_id)
-    return views.release(session, principal, release, dataset)
+    return views.release(session, keyring, principal, release, dataset)
 
 
 _STREAM: dict[int | str, dict[str, Any]] = {

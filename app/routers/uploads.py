@@ -23,7 +23,7 @@ Spec = TypeVar("Spec")
 
 # One thread hop for each MiB, not for each packet.
 FLUSHED_BYTES = 1024**2
-# File names and media types are only hints; a longer one would fill rows and messages.
+# Media types are only hints; a longer one would fill rows and messages.
 LONGEST_HINT = 200
 # Enough for what is usually in flight; a larger upload is cut off without its response.
 DRAINED_BYTES = 8 * 1024**2
@@ -73,14 +73,12 @@ class Receiver:
         if len(self._held) >= FLUSHED_BYTES:
             await self._flush()
 
-    async def finish(self, media: str | None, file_name: str | None) -> StagedFile:
+    async def finish(self, media: str | None) -> StagedFile:
         """Raises `Invalid` for a file without a byte."""
         await self._flush()
         if not self._writer.size_bytes:
             raise Invalid.at("/file", "The file is empty.", "Send a file with at least one row.")
-        return await to_thread.run_sync(
-            lambda: self._writer.finish(media_type=_short(media), file_name=_short(file_name))
-        )
+        return await to_thread.run_sync(lambda: self._writer.finish(media_type=_short(media)))
 
     async def _flush(self) -> None:
         if self._held:
@@ -97,7 +95,7 @@ async def receive_raw(request: Request, writer: StagedWriter, limit_bytes: int) 
     receiver = Receiver(writer, limit_bytes)
     async for data in request.stream():
         await receiver.take(data)
-    return await receiver.finish(kind or None, None)
+    return await receiver.finish(kind or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ class FormReader(Generic[Spec]):
         state = self._state
         assert state.part is not None
         if state.part.name == "file":
-            state.staged = await self._receiver.finish(state.part.media_type, state.part.file_name)
+            state.staged = await self._receiver.finish(state.part.media_type)
             return
         state.raw = parse_json(bytes(state.json))
         state.spec = await to_thread.run_sync(self._read_spec, state.raw)

@@ -111,22 +111,28 @@ class Keyring:
 
     def new_key(self, owner: str) -> str | None:
         """A fresh key wrapped for `owner`, such as a dataset's id; None without encryption."""
-        if self._master is None:
-            return None
         # A key for each dataset: deleting its wrapped key makes its stored data unreadable at once.
-        sealed = self._master.seal(os.urandom(KEY_BYTES), _wrapping(owner))
-        return base64.b64encode(sealed).decode()
+        return self.wrap(owner, os.urandom(KEY_BYTES)) if self.encrypts else None
 
     def cipher(self, owner: str, wrapped_key: str | None) -> Cipher | None:
         """What seals `owner`'s data; None for data that was stored without encryption.
 
         Raises `MasterKeyMissing` or `SealBroken`.
         """
-        if wrapped_key is None:
-            return None
+        return None if wrapped_key is None else Cipher(self.unwrap(owner, wrapped_key))
+
+    def wrap(self, owner: str, key: bytes) -> str:
+        """The key sealed for its owner. Raises `MasterKeyMissing`."""
+        return base64.b64encode(self._key().seal(key, _wrapping(owner))).decode()
+
+    def unwrap(self, owner: str, wrapped_key: str) -> bytes:
+        """The key that `wrap` was given. Raises `MasterKeyMissing` or `SealBroken`."""
+        return self._key().open(base64.b64decode(wrapped_key), _wrapping(owner))
+
+    def _key(self) -> Cipher:
         if self._master is None:
             raise MasterKeyMissing
-        return Cipher(self._master.open(base64.b64decode(wrapped_key), _wrapping(owner)))
+        return self._master
 
 
 def _wrapping(owner: str) -> bytes:

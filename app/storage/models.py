@@ -23,7 +23,10 @@ class ChunkRow(Base):
 
 
 class SecretRow(Base):
-    """Keys of this store, such as the one for fingerprints of content."""
+    """Keys of this store, such as the one for fingerprints of content.
+
+    `value` is the key, or its wrapped form under the master key.
+    """
 
     __tablename__ = "secrets"
 

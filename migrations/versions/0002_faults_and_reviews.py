@@ -5,6 +5,11 @@ Leases of jobs are told by beats, not by moments: clocks are set, and differ bet
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
+import secrets
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -37,9 +42,86 @@ def upgrade() -> None:
         batch_op.create_index(
             batch_op.f("ix_comparisons_principal_id"), ["principal_id"], unique=False
         )
+    with op.batch_alter_table("idempotency", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_idempotency_resource_id"), ["resource_id"], unique=False
+        )
+    connection = op.get_bind()
+    _key_request_hashes(connection)
+    _tell_owners_apart(connection)
+    _shorten_staged(connection)
+
+
+def _key_request_hashes(connection: sa.Connection) -> None:
+    """The hash of a request is keyed, and forgotten where what it made is erased.
+
+    The key is in the clear here; the first start with a master key wraps it.
+    """
+    key = secrets.token_bytes(32)
+    connection.execute(
+        sa.text("INSERT INTO secrets (name, value) VALUES ('request-key', :key)"), {"key": key}
+    )
+    erased = "SELECT id FROM datasets WHERE state = 'erased'"
+    rows = connection.execute(
+        sa.text(
+            "SELECT principal_id, operation, key, body_hash,"
+            f" resource_id IN ({erased}) FROM idempotency"
+        )
+    ).all()
+    for principal_id, operation, name, digest, is_erased in rows:
+        keyed = hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()
+        connection.execute(
+            sa.text(
+                "UPDATE idempotency SET body_hash = :hash WHERE principal_id = :principal"
+                " AND operation = :operation AND key = :name"
+            ),
+            {
+                "hash": "" if is_erased else keyed,
+                "principal": principal_id,
+                "operation": operation,
+                "name": name,
+            },
+        )
+
+
+def _tell_owners_apart(connection: sa.Connection) -> None:
+    """The digest of a table's content is bound to its owner."""
+    key = connection.execute(
+        sa.text("SELECT value FROM secrets WHERE name = 'content-key'")
+    ).scalar()
+    if key is None:
+        return
+    rows = connection.execute(
+        sa.text("SELECT id, owner_id, content_hmac FROM datasets WHERE content_hmac IS NOT NULL")
+    ).all()
+    for dataset_id, owner_id, digest in rows:
+        message = owner_id.encode() + b"\0" + bytes.fromhex(digest)
+        connection.execute(
+            sa.text("UPDATE datasets SET content_hmac = :hmac WHERE id = :id"),
+            {"hmac": hmac.new(key, message, hashlib.sha256).hexdigest(), "id": dataset_id},
+        )
+
+
+def _shorten_staged(connection: sa.Connection) -> None:
+    """Of an upload that waits, only where it is: its name, size and hash depend on the rows."""
+    rows = connection.execute(
+        sa.text("SELECT id, staged FROM datasets WHERE state = 'ingesting' AND staged IS NOT NULL")
+    ).all()
+    for dataset_id, staged in rows:
+        wire = json.loads(staged)
+        if wire is not None:
+            kept = {name: wire.get(name) for name in ("name", "media_type")}
+            connection.execute(
+                sa.text("UPDATE datasets SET staged = :staged WHERE id = :id"),
+                {"staged": json.dumps(kept), "id": dataset_id},
+            )
 
 
 def downgrade() -> None:
+    # Hashes that were keyed stay so: repeated requests are refused as if they had other bodies.
+    op.execute("DELETE FROM secrets WHERE name = 'request-key'")
+    with op.batch_alter_table("idempotency", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_idempotency_resource_id"))
     op.drop_table("comparisons")
     with op.batch_alter_table("jobs") as jobs:
         jobs.add_column(sa.Column("lease_until", sa.Float(), nullable=True))

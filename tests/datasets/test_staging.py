@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.datasets.staging import FRAME_BYTES, StagingArea
+from app.datasets.staging import FRAME_BYTES, KEY_LINE_BYTES, SEALED_FRAME_BYTES, StagingArea
 from app.settings import Settings
 from app.storage.encryption import MasterKeyMissing, SealBroken
 
@@ -38,7 +38,11 @@ def test_what_was_written_is_read_back_from_any_place(
             writer.write(content[first : first + 300_007])
         staged = writer.finish(media_type="text/csv")
         writer.keep()
-    assert (staged.size_bytes, staged.sha256) == (size, hashlib.sha256(content).hexdigest())
+    assert (staging.size_bytes(staged), staged.sha256) == (
+        size,
+        hashlib.sha256(content).hexdigest(),
+    )
+    assert staged.to_wire() == {"name": staged.name, "media_type": "text/csv"}
     with staging.reader(staged) as file:
         assert file.read() == content
         file.seek(size // 2)
@@ -130,5 +134,20 @@ def test_a_sealed_file_opens_under_its_master_key_and_unaltered_alone(tmp_path: 
         pass
     path = tmp_path / "staging" / staged.name
     path.write_bytes(path.read_bytes()[:-1])
+    with staging.reader(staged) as file, pytest.raises(SealBroken):
+        file.read()
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_sealed_file_that_is_cut_between_two_frames_does_not_open(
+    tmp_path: Path, frames: int
+) -> None:
+    staging = area(tmp_path, MASTER)
+    with staging.writer() as writer:
+        writer.write(bytes(3 * FRAME_BYTES))
+        staged = writer.finish()
+        writer.keep()
+    path = tmp_path / "staging" / staged.name
+    path.write_bytes(path.read_bytes()[: KEY_LINE_BYTES + frames * SEALED_FRAME_BYTES])
     with staging.reader(staged) as file, pytest.raises(SealBroken):
         file.read()

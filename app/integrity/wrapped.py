@@ -1,0 +1,58 @@
+"""Every key that the store holds under the master key: what another master key has to rewrap.
+
+Nothing else in the store is sealed under the master key itself. Staged uploads carry a wrapped key
+each in their first line, and last only until their ingest is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.datasets.models import DatasetRow
+from app.storage.encryption import Keyring
+from app.storage.models import SecretRow
+from app.storage.secrets import is_wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """One wrapped key, as `Keyring.wrap` made it for its owner."""
+
+    owner: str
+    wrapped: str
+    _owners: InstrumentedAttribute[str]
+    _column: InstrumentedAttribute[Any]
+
+    def rewrap(self, session: Session, old: Keyring, new: Keyring) -> None:
+        """Store the same key under another master key. Raises `StorageKeyError`."""
+        again: str | bytes = new.wrap(self.owner, old.unwrap(self.owner, self.wrapped))
+        if self._column is SecretRow.value:
+            again = str(again).encode()
+        session.execute(
+            update(self._column.class_)
+            .where(self._owners == self.owner)
+            .values({self._column.key: again})
+        )
+
+
+def keys(session: Session) -> Iterator[WrappedKey]:
+    """All of them, those of the store first."""
+    for row in session.scalars(select(SecretRow)):
+        if is_wrapped(row.value):
+            yield WrappedKey(row.name, row.value.decode(), SecretRow.name, SecretRow.value)
+    wrapped = select(DatasetRow.id, DatasetRow.wrapped_key)
+    for owner, key in session.execute(wrapped.where(DatasetRow.wrapped_key.is_not(None))):
+        yield WrappedKey(owner, str(key), DatasetRow.id, DatasetRow.wrapped_key)
+
+
+def check(session: Session, keyring: Keyring) -> None:
+    """Raise `StorageKeyError` unless the master key opens what the store holds under it."""
+    # One is enough: all are under the same master key.
+    for key in keys(session):
+        keyring.unwrap(key.owner, key.wrapped)
+        return
