@@ -17,16 +17,15 @@ from sqlalchemy import text
 
 from app.database import Database
 from app.datasets import private_facts, recognition, repository
-from app.idempotency import REQUEST_KEY
 from app.integrity.sealing import prepare_secrets
 from app.migrate import configuration, to_head
 from app.queue.models import JobRow
 from app.settings import Settings
-from app.storage.encryption import Keyring, SealBroken
+from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
-from app.storage.secrets import is_wrapped, secret
+from app.storage.secrets import is_wrapped
 
-MASTER, OTHER = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+MASTER = base64.b64encode(os.urandom(32)).decode()
 CONTENT_KEY = os.urandom(32)
 DIGEST = os.urandom(32)
 REPORT = {"problems": [{"message": "planted-report"}], "rows": 3217}
@@ -164,12 +163,3 @@ def test_starting_again_changes_nothing_and_a_new_key_is_made_once(database: Dat
     before = database.path.read_bytes()
     assert prepare_secrets(database, keyring()) == first
     assert database.path.read_bytes() == before
-
-
-def test_another_master_key_seals_nothing(database: Database) -> None:
-    to_head(f"sqlite:///{database.path}")
-    with pytest.raises(SealBroken):
-        prepare_secrets(database, keyring(OTHER))
-    with database.read() as session:
-        assert not any(is_wrapped(each.value) for each in session.query(SecretRow))
-        assert secret(session, keyring(None), REQUEST_KEY)

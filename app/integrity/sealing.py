@@ -30,15 +30,11 @@ _SEALED_AT_ONCE = 50
 def prepare_secrets(database: Database, keyring: Keyring) -> bytes:
     """Seal what is in the clear; the store's key for hashes of requests.
 
-    Raises `StorageKeyError`, before anything is changed, where the master key is not the one that
-    the store was used with.
+    Call after the master key was found to be the store's.
     """
-    if keyring.encrypts:
-        with database.read() as session:
-            wrapped.check(session, keyring)
-        if _seal(database, keyring):
-            # The log and free pages still hold the plain texts.
-            reclaim(database)
+    if keyring.encrypts and _seal(database, keyring):
+        # The log and free pages still hold the plain texts.
+        reclaim(database)
     with database.read() as session:
         if session.get(SecretRow, REQUEST_KEY) is not None:
             return secret(session, keyring, REQUEST_KEY)
@@ -49,7 +45,7 @@ def prepare_secrets(database: Database, keyring: Keyring) -> bytes:
 def _seal(database: Database, keyring: Keyring) -> bool:
     """Whether there was anything to seal."""
     with database.read() as session:
-        keys = [row.name for row in session.scalars(select(SecretRow)) if not is_wrapped(row.value)]
+        keys = [row.name for row in wrapped.store_keys(session) if not is_wrapped(row.value)]
         datasets = list(_with_plain_facts(session))
     if keys:
         with database.write() as session:

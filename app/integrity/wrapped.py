@@ -1,7 +1,8 @@
 """Every key that the store holds under the master key: what another master key has to rewrap.
 
-Nothing else in the store is sealed under the master key itself. Staged uploads carry a wrapped key
-each in their first line, and last only until their ingest is over.
+Nothing else in the store is sealed under the master key itself but the known value of
+`datasets/master_key.py`. Staged uploads carry a wrapped key each in their first line, and last only
+until their ingest is over.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.datasets.models import DatasetRow
+from app.datasets.recognition import CONTENT_KEY
+from app.idempotency import REQUEST_KEY
 from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
 from app.storage.secrets import is_wrapped
+
+# Names of the store's own keys.
+STORE_KEYS = (CONTENT_KEY, REQUEST_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class WrappedKey:
 
 def keys(session: Session) -> Iterator[WrappedKey]:
     """All of them, those of the store first."""
-    for row in session.scalars(select(SecretRow)):
+    for row in store_keys(session):
         if is_wrapped(row.value):
             yield WrappedKey(row.name, row.value.decode(), SecretRow.name, SecretRow.value)
     wrapped = select(DatasetRow.id, DatasetRow.wrapped_key)
@@ -50,9 +56,6 @@ def keys(session: Session) -> Iterator[WrappedKey]:
         yield WrappedKey(owner, str(key), DatasetRow.id, DatasetRow.wrapped_key)
 
 
-def check(session: Session, keyring: Keyring) -> None:
-    """Raise `StorageKeyError` unless the master key opens what the store holds under it."""
-    # One is enough: all are under the same master key.
-    for key in keys(session):
-        keyring.unwrap(key.owner, key.wrapped)
-        return
+def store_keys(session: Session) -> list[SecretRow]:
+    """The store's own keys that there are, wrapped or not."""
+    return list(session.scalars(select(SecretRow).where(SecretRow.name.in_(STORE_KEYS))))

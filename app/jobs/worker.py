@@ -141,6 +141,8 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
         _migrate(settings)
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     require_master_key(database, settings)
+    if not supervised:
+        _seal(database, settings)
     chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     host = ChildHost(settings)
     host.keep_warm()
@@ -150,14 +152,17 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
 
 
 def _migrate(settings: Settings) -> None:
-    # Imported here: a supervised worker does not need them, and starts faster without them.
+    # Imported here: a supervised worker does not need it, and starts faster without it.
     from app import migrate
-    from app.integrity.sealing import prepare_secrets
 
     migrate.to_head(settings.url)
-    database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
+
+
+def _seal(database: Database, settings: Settings) -> None:
+    # Imported here, as above.
+    from app.integrity.sealing import prepare_secrets
+
     prepare_secrets(database, Keyring(settings))
-    database.close()
 
 
 def warm_up() -> None:
