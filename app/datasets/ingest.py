@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from app.database import now
 from app.datasets import blocks, private_facts, recognition, repository
+from app.datasets.bounding import Bounding, EntityTally
 from app.datasets.models import DatasetRow
 from app.datasets.report import ingest_report
 from app.datasets.staging import StagedFile, StagingArea
@@ -108,12 +109,19 @@ class _Ingest:
                 encoder = Encoder(plan.schema, plan.unit, reader.layout)
                 table = _Table(self, plan)
                 content = self._store(file, plan, reader, encoder, table)
-            if encoder.totals.problem_count:
+            if encoder.totals.problems.count:
                 raise TableError([])
             self._accept(plan, reader, encoder, table, content)
         except TableError as error:
             self._refuse(
-                plan, ingest_report(plan.schema, encoder.totals, reader, problems=error.problems)
+                plan,
+                ingest_report(
+                    plan.schema,
+                    encoder.totals,
+                    reader,
+                    problems=error.problems,
+                    problem_count=error.count,
+                ),
             )
         # After the commit: until then a run after a lost worker needs the file.
         self._staging.remove(plan.staged.name)
@@ -164,7 +172,7 @@ class _Ingest:
                 raise _too_many_rows(plan.max_total_rows)
             # After the first fault nothing is stored, but the rest is read, so that all faults are
             # reported.
-            if not encoder.totals.problem_count:
+            if not encoder.totals.problems.count:
                 table.add(block)
             done = file.tell() / max(size_bytes, 1)
             # The rest of the progress is the last transaction.
@@ -216,7 +224,9 @@ class _Ingest:
                 self._blobs.put(
                     session, row.id, blocks.MANIFEST, 0, manifest.to_bytes(), cipher=plan.cipher
                 )
-                report = ingest_report(plan.schema, encoder.totals, reader, closed=closed)
+                report = ingest_report(
+                    plan.schema, encoder.totals, reader, bounding=table.bounding(), closed=closed
+                )
                 private_facts.put_report(row, report, plan.cipher)
                 private_facts.put_rows(row, manifest.rows, plan.cipher)
                 row.state, row.staged, row.ready_at = "ready", None, now()
@@ -254,6 +264,7 @@ class _Table:
         # Never stored: nobody, not even with the store and its keys, can test whether an id is in
         # it.
         self._id_key = secrets.token_bytes(ID_KEY_BYTES)
+        self._tally = EntityTally(plan.unit.max_rows) if plan.unit.kind == "entity" else None
         self._held: list[dict[str, NDArray[Any]]] = []
         self._held_rows = 0
         self._blocks = 0
@@ -263,11 +274,17 @@ class _Table:
         arrays = {self._parts[name]: codes for name, codes in block.codes.items()}
         arrays |= {self._number_parts[name]: array for name, array in block.numbers.items()}
         if block.entity_text is not None:
-            arrays[blocks.ENTITIES] = _digests(block.entity_text, self._id_key)
+            digests = arrays[blocks.ENTITIES] = _digests(block.entity_text, self._id_key)
+            if self._tally is not None:
+                self._tally.add(digests)
         self._held.append(arrays)
         self._held_rows += block.rows
         while self._held_rows >= self._block_rows:
             self._write(self._block_rows)
+
+    def bounding(self) -> Bounding | None:
+        """What the contribution bound leaves of the rows; None where each row is a unit."""
+        return None if self._tally is None else self._tally.bounding()
 
     def finish(self, texts: Mapping[str, Sequence[str]]) -> blocks.Manifest:
         """`texts` holds, by number, those of each column whose values a release discovers."""

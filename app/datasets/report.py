@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from app.datasets.bounding import Bounding
 from app.engine.encoding import EncodeTotals
 from app.engine.files import FileReport, RowProblem, TableError, TableReader
-from app.engine.rows import MOST_LISTED
+from app.engine.rows import MOST_GROUPS, ProblemTally
 from app.engine.schema import Schema
 
 
@@ -18,19 +19,24 @@ def ingest_report(
     reader: TableReader | None,
     *,
     problems: Sequence[RowProblem] = (),
+    problem_count: int | None = None,
+    bounding: Bounding | None = None,
     closed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The report as stored and sent: counts, the detected form of the file, problems.
 
-    `problems` are those that the encoder did not list itself.
+    `problems` are those that the encoder did not find itself, of which there are `problem_count`.
     """
-    listed = [*problems, *totals.problems][:MOST_LISTED]
+    more = len(problems) if problem_count is None else problem_count
+    found = totals.problems.with_problems(problems, more)
     return {
-        "problem_count": totals.problem_count + len(problems),
-        "problems": [asdict(problem) for problem in listed],
+        "problem_count": found.count,
+        "problems": [asdict(problem) for problem in found.listed()],
+        "problem_groups": _groups(found),
         "rows_read": totals.rows_read,
         "rows": totals.rows_kept,
         "dropped_without_id": totals.dropped_without_id,
+        "bounding": None if bounding is None else asdict(bounding),
         "undeclared": _undeclared(totals),
         "constraint_violations": _violations(schema, totals),
         "file": None if reader is None else file_wire(reader.report),
@@ -38,6 +44,20 @@ def ingest_report(
         "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
         "closed_datasets": list(closed),
     }
+
+
+def _groups(found: ProblemTally) -> list[dict[str, Any]]:
+    """The largest groups first, since they tell most about what went wrong."""
+    largest = sorted(found.groups.items(), key=lambda item: -item[1].count)[:MOST_GROUPS]
+    return [
+        {
+            "column": column,
+            "cause": cause,
+            "count": group.count,
+            "examples": [asdict(problem) for problem in group.examples],
+        }
+        for (column, cause), group in largest
+    ]
 
 
 def _undeclared(totals: EncodeTotals) -> list[dict[str, Any]]:

@@ -241,6 +241,36 @@ class RowProblemOut(BaseModel):
     column: str | None = Field(description="Column; null if no single one is meant.")
     message: str = Field(description="What is wrong there.")
     remedy: str = Field(description="How to correct it.")
+    cause: str = Field(
+        "row",
+        description="`missing`, `unreadable` or `undeclared` for a cell, `row` for a row that"
+        " cannot be cut into cells, `file` for the whole file.",
+    )
+
+
+class ProblemGroupOut(BaseModel):
+    """All faults of one column and cause."""
+
+    column: str | None = Field(description="Column; null if no single one is meant.")
+    cause: str = Field(description="As `cause` of a problem.")
+    count: int = Field(description="How many there are.")
+    examples: list[RowProblemOut] = Field(
+        description="The first few, different cells before a cell that occurs again."
+    )
+
+
+class BoundingOut(BaseModel):
+    """What the contribution bound leaves of the rows. Exact: for the custodian alone."""
+
+    max_rows: int = Field(description="The bound: rows of one entity that count.")
+    entities: int = Field(description="Entities of the table.")
+    most_rows: int = Field(description="Rows of the entity that has most.")
+    bounded_entities: int = Field(description="Entities with more rows than the bound.")
+    rows_beyond: int = Field(
+        description="Their rows above it. They count in no release; which ones is drawn anew for"
+        " each. To count more, declare another dataset with a larger `max_rows`: noise grows with"
+        " it."
+    )
 
 
 class UndeclaredOut(BaseModel):
@@ -291,10 +321,18 @@ class IngestReportOut(BaseModel):
 
     state: State = Field(description="State of the dataset.")
     problem_count: int = Field(description="Total number of problems.")
-    problems: list[RowProblemOut] = Field(description="The first problems found.")
+    problems: list[RowProblemOut] = Field(
+        description="Examples of all groups, at most 100, in the order of rows."
+    )
+    problem_groups: list[ProblemGroupOut] = Field(
+        default_factory=list, description="The problems by column and cause, the most first."
+    )
     rows_read: int = Field(description="Rows of the file, kept or not.")
     rows: int = Field(description="Rows that were kept.")
     dropped_without_id: int = Field(description="Rows left out because their id is null.")
+    bounding: BoundingOut | None = Field(
+        None, description="Null if each row is a unit, and for a table that was rejected."
+    )
     undeclared: list[UndeclaredOut] = Field(
         description="Cells of values that the dictionary does not declare, counted."
     )

@@ -170,10 +170,38 @@ def test_problems_are_told_first_and_broken_constraints_by_their_number(office: 
     ]
 
 
-def test_the_listed_faults_are_capped_and_the_count_is_not(office: Office) -> None:
-    made = office.uploaded("shift,pay\n" + "99,Cash\n" * 500, max_total_rows=10_000)
+def test_faults_are_grouped_so_that_one_bad_column_does_not_hide_another(office: Office) -> None:
+    made = office.uploaded("shift,pay\n" + "99,Cash\n" * 500 + "x,Cheque\n", max_total_rows=10_000)
     report = office.custodian.report(made["id"])
-    assert (report["problem_count"], len(report["problems"])) == (500, 100)
+    groups = [(each["column"], each["cause"], each["count"]) for each in report["problem_groups"]]
+    assert sorted(groups) == [
+        ("pay", "undeclared", 1),
+        ("shift", "undeclared", 500),
+        ("shift", "unreadable", 1),
+    ]
+    assert groups[0] == ("shift", "undeclared", 500)
+    assert [len(each["examples"]) for each in report["problem_groups"]] == [5, 1, 1]
+    assert report["problem_count"] == 502
+    assert {problem["column"] for problem in report["problems"]} == {"shift", "pay"}
+
+
+def test_rows_beyond_the_bound_are_told_to_the_custodian_alone(either: Office) -> None:
+    rows = "".join(f"{who},{i},Cash\n" for who in "aab" for i in range(4)) + "c,1,Card\n,1,Card\n"
+    made = either.uploaded("driver,shift,pay\n" + rows, schema=ENTITY_SCHEMA, unit=ENTITY)
+    report = either.custodian.report(made["id"])
+    assert report["bounding"] == {
+        "max_rows": 3,
+        "entities": 3,
+        "most_rows": 8,
+        "bounded_entities": 2,
+        "rows_beyond": 6,
+    }
+    analyst = either.person(is_analyst=True)
+    either.grant(made["id"], analyst)
+    assert analyst.get(f"/datasets/{made['id']}/ingest-report").status_code == 403
+    assert "beyond" not in analyst.get(f"/datasets/{made['id']}").text
+    plain = either.uploaded("shift,pay\n5,Card\n")
+    assert either.custodian.report(plain["id"])["bounding"] is None
 
 
 @pytest.mark.parametrize(

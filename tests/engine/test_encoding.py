@@ -51,7 +51,9 @@ def read(wire: dict[str, Any], *cells: str | None, **table: Any) -> list[Any]:
 
 
 def messages(wire: dict[str, Any], *cells: str | None) -> list[str]:
-    return [problem.message for problem in encoder(wire).encode(block(x=list(cells))).problems]
+    """The problem of each cell that has one: of a whole block only some are listed."""
+    blocks = [block(x=[cell]) for cell in cells]
+    return [problem.message for each in blocks for problem in encoder(wire).encode(each).problems]
 
 
 def test_whole_numbers_may_be_padded_signed_or_written_as_decimals() -> None:
@@ -258,12 +260,21 @@ def test_problems_name_row_record_column_and_remedy_across_blocks() -> None:
     assert problem.remedy
 
 
-def test_a_hundred_problems_are_listed_and_all_are_counted() -> None:
-    coder = encoder(whole(0, 9))
+def test_problems_are_grouped_by_column_and_cause_with_a_few_examples_of_each() -> None:
+    fields = [{**whole(0, 9), "name": name} for name in ("x", "y", "z")]
+    fields[1]["constraints"] = {**fields[1]["constraints"], "required": True}
+    coder = encoder(*fields)
     for _ in range(3):
-        coder.encode(block(x=["x"] * 70))
-    assert len(coder.totals.problems) == 100
-    assert coder.totals.problem_count == 210
+        bad = coder.encode(block(x=["10"] * 68 + ["11", "x"], y=[""] + ["1"] * 69, z=["1"] * 70))
+        assert bad.problem_count == 71
+    tally = coder.totals.problems
+    counts = {key: group.count for key, group in tally.groups.items()}
+    assert counts == {("x", "undeclared"): 207, ("x", "unreadable"): 3, ("y", "missing"): 3}
+    assert tally.count == 213
+    # Cells that differ are shown before a cell that occurs again.
+    rows = [problem.row for problem in tally.groups["x", "undeclared"].examples]
+    assert rows == [1, 69, 2, 3, 4]
+    assert [problem.row for problem in tally.listed()][:3] == [1, 1, 2]
 
 
 def test_a_long_cell_is_shortened_in_its_message() -> None:

@@ -79,7 +79,7 @@ def test_a_file_read_back_gives_the_codes_it_was_made_of(form: Format) -> None:
     reader = open_table(io.BytesIO(data), FileOptions(format=form.value))
     encoder = Encoder(schema, ROW, reader.layout)
     blocks = [encoder.encode(batch) for batch in reader]
-    assert not encoder.totals.problems, encoder.totals.problems
+    assert not encoder.totals.problems.count, encoder.totals.problems
     for column in AWKWARD.columns:
         read = np.concatenate([block.codes[column.name] for block in blocks])
         np.testing.assert_array_equal(read, table.codes[column.name], column.name)

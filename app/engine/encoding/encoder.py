@@ -16,7 +16,7 @@ from app.engine.encoding.cells import Cells, cells_of, trimmed
 from app.engine.encoding.found_texts import FoundTexts
 from app.engine.encoding.reading import CellReader, Meaning, Reason, whole_numbers
 from app.engine.files.layout import TableLayout
-from app.engine.rows import MOST_LISTED, RowProblem, quoted
+from app.engine.rows import ProblemTally, RowProblem, quoted
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
 
 _MESSAGES = {
@@ -35,10 +35,10 @@ _REMEDIES = {
 class EncodedBlock:
     """The kept rows of a block as codes: for each column an array of `column.dtype`.
 
-    `entity_text` is a dictionary array of id texts, None for the unit `row`. `problems` are the
-    problems listed for this block. A block with problems holds placeholders and must not be
-    stored. `numbers` has, for each column with discovered values, the private number of each
-    row's text (see `FoundTexts`).
+    `entity_text` is a dictionary array of id texts, None for the unit `row`. `problem_count` is
+    the number of problems in this block, and `problems` are those that are listed. A block with
+    problems holds placeholders and must not be stored. `numbers` has, for each column with
+    discovered values, the private number of each row's text (see `FoundTexts`).
     """
 
     rows: int
@@ -47,6 +47,7 @@ class EncodedBlock:
     problems: tuple[RowProblem, ...]
     dropped_without_id: int
     numbers: dict[str, NDArray[np.uint32]] = field(default_factory=dict)
+    problem_count: int = 0
 
 
 @dataclass
@@ -62,8 +63,7 @@ class EncodeTotals:
     dropped_without_id: int = 0
     treated: dict[str, Counter[str]] = field(default_factory=dict)
     violations: list[int] = field(default_factory=list)
-    problems: list[RowProblem] = field(default_factory=list)
-    problem_count: int = 0
+    problems: ProblemTally = field(default_factory=ProblemTally)
 
 
 class Encoder:
@@ -95,6 +95,7 @@ class Encoder:
     def encode(self, block: pa.RecordBatch | pa.Table) -> EncodedBlock:
         """The codes of a block. Its columns are text, best dictionary-encoded, or typed."""
         bound = self._bind(block)
+        before = self.totals.problems.count
         kept, entity, problems = self._entity(block, bound)
         codes, numbers = {}, {}
         for column in self.schema.columns:
@@ -106,8 +107,9 @@ class Encoder:
                 numbers[column.name] = self.texts[column.name].numbers(cells, is_null)
         rows = block.num_rows if kept is None else len(kept)
         dropped = block.num_rows - rows
-        self._count(block.num_rows, rows, codes, problems)
-        return EncodedBlock(rows, codes, entity, tuple(problems), dropped, numbers)
+        found = self.totals.problems.count - before
+        self._count(block.num_rows, rows, codes, checked=not found)
+        return EncodedBlock(rows, codes, entity, tuple(problems), dropped, numbers, found)
 
     def _bind(self, block: pa.RecordBatch | pa.Table) -> dict[str, int]:
         if self._bound is None:
@@ -116,14 +118,13 @@ class Encoder:
         return self._bound
 
     def _count(
-        self, read: int, kept: int, codes: dict[str, NDArray[Any]], problems: list[RowProblem]
+        self, read: int, kept: int, codes: dict[str, NDArray[Any]], *, checked: bool
     ) -> None:
         totals = self.totals
         totals.rows_read += read
         totals.rows_kept += kept
         totals.dropped_without_id += read - kept
-        totals.problems += problems
-        if self.schema.constraints and not problems:
+        if self.schema.constraints and checked:
             for index, mask in enumerate(self.schema.violations(codes)):
                 totals.violations[index] += int(mask.sum())
 
@@ -196,23 +197,28 @@ class Encoder:
         kept: NDArray[np.int64] | None,
         reason: Reason,
     ) -> None:
-        """Counts all problems, and lists the first `MOST_LISTED` of the whole file."""
-        self.totals.problem_count += len(rows)
-        room = MOST_LISTED - len(self.totals.problems) - len(problems)
-        for row in rows[: max(room, 0)]:
+        """Counts all problems, and lists a few: rows of different cells before a cell again."""
+        self.totals.problems.add(field_.name, reason.name.lower(), len(rows))
+        group = self.totals.problems.group(field_.name, reason.name.lower())
+        if group.room <= 0:
+            return
+        _, first = np.unique(cells.indices[rows], return_index=True)
+        others = np.setdiff1d(np.arange(min(len(rows), group.room)), first)
+        for row in rows[np.concatenate([np.sort(first), others])[: group.room]]:
             index = int(cells.indices[row])
             cell = quoted(cells.texts[index].as_py()) if index < len(cells.texts) else ""
             number = self.totals.rows_read + int(row if kept is None else kept[row]) + 1
-            first = 2 if self._layout is None else self._layout.first_record
-            problems.append(
-                RowProblem(
-                    row=number,
-                    record=number + first - 1,
-                    column=field_.name,
-                    message=_MESSAGES[reason].format(cell=cell, type=field_.type),
-                    remedy=_REMEDIES[reason],
-                )
+            offset = 2 if self._layout is None else self._layout.first_record
+            problem = RowProblem(
+                row=number,
+                record=number + offset - 1,
+                column=field_.name,
+                message=_MESSAGES[reason].format(cell=cell, type=field_.type),
+                remedy=_REMEDIES[reason],
+                cause=reason.name.lower(),
             )
+            problems.append(problem)
+            group.examples.append(problem)
 
 
 def _missing(schema: Schema, field_: Column | EntityColumn) -> tuple[str, ...]:
