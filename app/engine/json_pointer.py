@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+_POINTER = re.compile(r"(/([^~/]|~[01])*)*")
+
+
+def is_pointer(text: str) -> bool:
+    return _POINTER.fullmatch(text) is not None
+
 
 def pointer(*steps: str | int) -> str:
     """From the root; `~` and `/` inside a step are escaped."""

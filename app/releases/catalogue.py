@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ from app.settings import Settings
 
 # Results of checks on public rows, of a few kilobytes each: a preflight and its release share one.
 _MOST_REMEMBERED = 256
+
+# A synthesizer that only was slow may answer later; until then, a list of many that fail is quick.
+_FAILURE_KEPT_S = 60.0
 
 log = logging.getLogger("halftone.synthesizers")
 
@@ -63,6 +67,14 @@ class Description:
     available: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A synthesizer that did not answer, and when it is asked again."""
+
+    description: Description
+    until: float
+
+
 _AUTOMATIC = Description(
     registry.automatic(), auto.TITLE, auto.REFERENCE, AutoParams.model_json_schema()
 )
@@ -76,6 +88,7 @@ class Catalogue:
         self._settings = settings
         self._entries = {entry.name: entry for entry in registry.entries(settings.declared)}
         self._described: dict[str, Description] = {}
+        self._failed: dict[str, _Failure] = {}
         self._lock = threading.Lock()
         self._found: OrderedDict[str, tuple[Problem, ...]] = OrderedDict()
         self._found_lock = threading.Lock()
@@ -109,9 +122,11 @@ class Catalogue:
         # Held while a child answers, so that many requests start only one child.
         with self._lock:
             if name not in self._described:
+                if name in self._failed and time.monotonic() < self._failed[name].until:
+                    return self._failed[name].description
                 described = self._describe(self._entries[name])
-                # Not remembered: it may only have been slow, and may answer the next request.
                 if not described.available:
+                    self._failed[name] = _Failure(described, time.monotonic() + _FAILURE_KEPT_S)
                     return described
                 self._described[name] = described
             return self._described[name]

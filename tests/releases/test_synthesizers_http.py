@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from release_world import World
 
 from app.engine.catalog.registry import Entry
+from app.engine.sandbox.protocol import Described
+from app.releases import catalogue as catalogues
 from app.releases.catalogue import Catalogue
 from app.releases.schemas import ReleaseIn
+from app.sandbox.child import ChildHost, ChildUnusable
+from app.settings import Settings
 
 
 def test_built_ins_are_listed_with_their_forms(service: World) -> None:
@@ -95,3 +100,26 @@ def test_a_third_party_that_does_not_answer_is_unavailable_and_refused(service: 
     assert answer.json()["errors"][0]["pointer"] == "/synthesizer"
     assert "UnknownSynthesizer" not in answer.text
     assert service.custodian.get("/v1/releases").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("kept_s", "available"), [(600.0, [False, False, False]), (0.0, [False, True, True])]
+)
+def test_a_third_party_that_did_not_answer_is_asked_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, kept_s: float, available: list[bool]
+) -> None:
+    asked: list[str] = []
+
+    def describe(host: ChildHost, name: str) -> Described:
+        del host
+        asked.append(name)
+        if len(asked) == 1:
+            raise ChildUnusable("it was slow")
+        return Described(name, "Guest", "", {})
+
+    monkeypatch.setattr(ChildHost, "describe", describe)
+    monkeypatch.setattr(catalogues, "_FAILURE_KEPT_S", kept_s)
+    catalogue = Catalogue(Settings())
+    catalogue._entries["guest"] = Entry("guest", "halftone-guest", "1.0", False, "enforced")
+    assert [catalogue.describe("guest").available for _ in available] == available
+    assert len(asked) == len(set(available))

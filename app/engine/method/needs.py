@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from app.engine.json_pointer import is_pointer
 from app.engine.method.case import Limits
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.wire import MOST_BYTES_FROM_CHILD
@@ -67,11 +68,20 @@ def sampled_rows(limits: Limits) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a request, where (JSON pointer), and what to do about it."""
+    """What is wrong with a request, where (JSON pointer), and what to do about it.
+
+    Raises `ValueError` for a place that is no JSON pointer.
+    """
 
     pointer: str
     message: str
     remedy: str
+
+    def __post_init__(self) -> None:
+        if not is_pointer(self.pointer):
+            raise ValueError(
+                "the place of a problem is a JSON pointer: empty, or `/` before each step"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from app.engine.columns.axes import Axes
 from app.engine.method import CountsTable, ExpectedError, Limits, Preflight, Problem, PublicFacts
@@ -55,6 +55,8 @@ _NO_MODEL = np.zeros(0, dtype=np.uint8)
 T = TypeVar("T")
 
 _Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
+# For people to read. Cut when it is written, because its end is missed less than the whole answer.
+_Prose = Annotated[_Text, PlainSerializer(lambda text: text[:_LONGEST_TEXT])]
 _Size = Annotated[int, Field(ge=0, lt=2**63)]
 _Seed = Annotated[int, Field(ge=0, lt=2**64)]
 _Distance = Annotated[float, Field(ge=0)]
@@ -66,7 +68,15 @@ def _problems_of(forms: Sequence[Sequence[str]]) -> tuple[Problem, ...]:
 
 def _problem_forms(problems: Sequence[Problem]) -> list[list[str]]:
     # A preflight may find something wrong with every column; nobody reads more than these.
-    return [[each.pointer, each.message, each.remedy] for each in problems[:_MOST_PROBLEMS]]
+    return [
+        [
+            # Half a pointer would point elsewhere; the empty one is the whole document.
+            each.pointer if len(each.pointer) <= _LONGEST_TEXT else "",
+            each.message[:_LONGEST_TEXT],
+            each.remedy[:_LONGEST_TEXT],
+        ]
+        for each in problems[:_MOST_PROBLEMS]
+    ]
 
 
 _ProblemForm = Annotated[Items[_Text], Field(min_length=3, max_length=3)]
@@ -274,8 +284,8 @@ class Described(_Reply):
     """A synthesizer in its own words, and the JSON Schema of its params."""
 
     name: _Text
-    title: _Text
-    reference: _Text
+    title: _Prose
+    reference: _Prose
     params_schema: dict[str, Any]
 
 
@@ -346,7 +356,7 @@ class _Counts(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_Reply):
-    detail: _Text
+    detail: _Prose
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,7 +503,7 @@ def counts_of(frame: Frame, schema: Schema) -> CountsTable:
 
 def failure(detail: str) -> Frame:
     """The child gave up. For the custodian alone."""
-    return Failed(detail[:_LONGEST_TEXT]).to_frame()
+    return Failed(detail).to_frame()
 
 
 def _table_header(table: Table) -> dict[str, Any]:

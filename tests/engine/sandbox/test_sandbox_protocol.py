@@ -57,6 +57,29 @@ def test_replies_come_back_as_they_were_sent() -> None:
         assert FormRead.from_frame(travelled(read.to_frame())) == read
 
 
+def test_texts_for_people_are_cut_to_what_is_read() -> None:
+    long = "x" * 20_000
+    problem = Problem("/" + long, long, long)
+    (read,) = protocol.checked(
+        travelled(protocol.checked_frame(Preflight(1, 2, 0.5, (problem,))))
+    ).problems
+    assert read == Problem("", long[:10_000], long[:10_000])
+    described = Described.from_frame(travelled(Described("a", long, long, {}).to_frame()))
+    assert (described.title, described.reference) == (long[:10_000], long[:10_000])
+    assert protocol.reply_of(protocol.failure(long)).detail == long[:10_000]
+
+
+def test_a_problem_is_at_a_json_pointer() -> None:
+    assert Problem("", "b", "c").pointer == ""
+    for place in ("params", "/a~", "/a~2", "a/b"):
+        with pytest.raises(ValueError, match="JSON pointer"):
+            Problem(place, "b", "c")
+        frame = protocol.checked_frame(Preflight(1, 2, 0.5, (Problem("/a", "b", "c"),)))
+        moved = change(frame, problems=[[place, "b", "c"]])
+        with pytest.raises(FrameError, match="JSON pointer"):
+            protocol.checked(travelled(moved))
+
+
 def test_a_table_travels_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "VALUES_PER_PART", 16)
     whole = table(10, entity=True)
