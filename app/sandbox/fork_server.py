@@ -55,6 +55,8 @@ def main(descriptor: int, module: str, idle_s: float | None) -> None:
     First it tells the service what the kernel lacks. With `idle_s` it also ends after that many
     seconds without a request or a guard.
     """
+    # An ignored signal stays ignored in a new program, and then no child could be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     control = socket.socket(fileno=descriptor)
     importlib.import_module(module).prepare()
     # Objects that are never collected are never written to, and so stay shared with the children.

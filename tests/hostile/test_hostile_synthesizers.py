@@ -92,7 +92,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     write_plugin(plugins, "declared", CODE.replace('name = "hostile"', 'name = "declared"'))
     settings = {
         "job_memory_bytes": 2**30,
-        "check_time_limit_s": 10,  # a busy machine takes seconds to start a process
+        "check_time_limit_s": 3,
         "declared": "declared",
     }
     with forge(tmp_path_factory.mktemp("hostile"), [plugins], **settings) as made:
