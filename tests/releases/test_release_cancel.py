@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
+
 import pytest
-from release_world import World, colours
+from pydantic import SecretStr
+from release_world import World, colours, world
 from sqlalchemy import select, update
 
+from app.datasets import private_facts
+from app.datasets.models import DatasetRow
 from app.jobs.run import run
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.ledger.models import AccountRow
 from app.queue import jobs
+from app.queue.context import JobContext
 from app.releases import service as life
+from app.storage.encryption import Keyring
 
 
 def remaining(service: World, dataset: str) -> str:
@@ -142,6 +150,34 @@ def test_a_failure_reads_the_same_for_analysts_and_is_explained_to_the_custodian
     assert service.custodian.get(f"/v1/releases/{release}").json()["private_detail"] == (
         "row 17 was odd"
     )
+
+
+def test_why_a_release_of_an_encrypted_dataset_failed_is_sealed_and_told_to_its_custodian(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(context: JobContext) -> None:
+        raise RuntimeError(f"{context.kind} met the 4711th row")
+
+    key = SecretStr(base64.b64encode(bytes(32)).decode())
+    with world(tmp_path, monkeypatch, master_key=key) as service:
+        dataset = service.add_dataset()
+        with service.database.write() as session:
+            row = session.get_one(DatasetRow, dataset)
+            row.wrapped_key = Keyring(service.settings).new_key(dataset)
+        release = service.custodian.release(dataset).json()["id"]
+        run(service.claim(), execute, OUTCOMES["fit"], Shutdown(0))
+        for shown in (
+            service.custodian.get(f"/v1/releases/{release}").json(),
+            service.custodian.get("/v1/releases").json()["items"][0],
+        ):
+            assert "fit met the 4711th row" in shown["private_detail"]
+        assert not any(b"4711th" in path.read_bytes() for path in tmp_path.glob("halftone.sqlite*"))
+        # As it would be in a restored store whose dataset has another key.
+        with service.database.write() as session:
+            row = session.get_one(DatasetRow, dataset)
+            row.wrapped_key = Keyring(service.settings).new_key(dataset)
+        unreadable = service.custodian.get(f"/v1/releases/{release}").json()["private_detail"]
+        assert unreadable == private_facts.UNREADABLE
 
 
 def test_the_custodian_lists_releases_of_others_an_analyst_only_their_own(service: World) -> None:
