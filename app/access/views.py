@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Literal, cast
 
 from sqlalchemy.orm import Session
@@ -9,8 +10,10 @@ from sqlalchemy.orm import Session
 from app.access import permission
 from app.access.permission import Access
 from app.datasets import private_facts
+from app.datasets.delta import Note, notes
 from app.datasets.models import DatasetRow
-from app.datasets.schemas import CustodianFacts, DatasetOut, OwnGrantOut, State
+from app.datasets.schemas import CustodianFacts, DatasetOut, NoteOut, OwnGrantOut, State
+from app.ledger.models import AccountRow
 from app.security.principals import Principal
 from app.storage.blobs import stored_bytes
 from app.storage.encryption import Keyring
@@ -52,4 +55,10 @@ def _facts(session: Session, keyring: Keyring, row: DatasetRow) -> CustodianFact
         new_population=row.new_population,
         ready_at=row.ready_at,
         erased_at=row.erased_at,
+        notes=[NoteOut(**asdict(note)) for note in _notes(session, row)],
     )
+
+
+def _notes(session: Session, row: DatasetRow) -> list[Note]:
+    account = None if row.account_id is None else session.get(AccountRow, row.account_id)
+    return [] if row.state == "erased" else notes(row.id, row.schema, account)

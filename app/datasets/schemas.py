@@ -167,6 +167,14 @@ class OwnGrantOut(BaseModel):
     show_budget: bool = Field(description="Whether the account's totals are shown.")
 
 
+class NoteOut(BaseModel):
+    """Something about the declaration that its custodian should know."""
+
+    pointer: str = Field(description="The field of the declaration that it is about.")
+    message: str = Field(description="What will not work.")
+    remedy: str = Field(description="The call that mends it.")
+
+
 class CustodianFacts(BaseModel):
     """For the dataset's custodian alone."""
 
@@ -182,6 +190,11 @@ class CustodianFacts(BaseModel):
     )
     ready_at: Moment | None = Field(description="When it was first ready (UTC).")
     erased_at: Moment | None = Field(description="When it was erased (UTC).")
+    notes: list[NoteOut] = Field(
+        default_factory=list,
+        description="What the declaration asks for and its account does not allow: columns whose"
+        " values are discovered need delta.",
+    )
 
 
 class DatasetOut(BaseModel):

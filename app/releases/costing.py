@@ -35,8 +35,8 @@ _NO_APPROXIMATE_STEPS = FieldError(
     "/guarantee",
     "The run would take approximate steps (finding values or keys), for which the dataset's account"
     " has set no delta aside.",
-    "Use params that need no such steps, such as `columns` with declared values; or ask for a"
-    " dataset with `delta_for_approximate`.",
+    "Use params that need no such steps, such as `columns` with declared values; or let the"
+    " custodian set `delta_for_approximate` by PUT /v1/datasets/{id}/budget.",
 )
 
 

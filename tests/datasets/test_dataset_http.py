@@ -458,3 +458,46 @@ def test_the_api_page_describes_both_ways_to_create(office: Office) -> None:
     assert "$ref" not in json.dumps(body)
     data = page["paths"]["/v1/datasets/{dataset_id}/data"]["put"]["requestBody"]["content"]
     assert "text/csv" in data
+
+
+FOUND = {"fields": [{"name": "town", "type": "string", "values": "discover", "other": "Other"}]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "refused"),
+    [
+        ({"budget": {"epsilon": 1, "delta": 0}}, True),
+        ({"budget": {"epsilon": 1, "delta": 1e-6}}, False),
+        ({"budget": {"epsilon": 1, "delta": 1e-6}, "accountant": "zcdp"}, True),
+        (
+            {
+                "budget": {"epsilon": 1, "delta": 1e-6},
+                "accountant": "zcdp",
+                "delta_for_approximate": 2e-7,
+            },
+            False,
+        ),
+    ],
+    ids=["pure", "approximate", "zcdp", "zcdp with delta set aside"],
+)
+def test_values_to_discover_without_delta_are_noted_at_upload_with_the_call_that_mends_it(
+    office: Office, terms: dict[str, Any], refused: bool
+) -> None:
+    made = office.custodian.send_form(upload_form("town\nBern\n", schema=FOUND, **terms)).json()
+    notes = made["custodian"]["notes"]
+    assert [note["pointer"] for note in notes] == ["/schema/fields/0/values"] * refused
+    joined = office.custodian.declare(
+        spec(schema=FOUND, budget=None, shares_budget_with=made["id"])
+    ).json()
+    assert len(joined["custodian"]["notes"]) == refused
+    for note in notes:
+        path = note["remedy"].split("PUT /v1")[1].split(" ")[0]
+        body = json.loads(note["remedy"].split("with ")[1].split(" and If-Match")[0])
+        tag = office.custodian.get(path).headers["ETag"]
+        answer = office.custodian.call("PUT", path, json=body, headers={"If-Match": tag})
+        assert answer.status_code == 200, answer.text
+    assert office.custodian.dataset(made["id"])["custodian"]["notes"] == []
+
+
+def test_a_dictionary_with_declared_values_alone_needs_no_delta(office: Office) -> None:
+    assert office.custodian.declare().json()["custodian"]["notes"] == []
