@@ -34,6 +34,13 @@ MOVED_AWAY = (
     "The file of the store was moved or replaced while the service ran. Nothing was changed. Put it"
     " back, or restart the service on the file that is there now."
 )
+# Most values that one statement may bind, and its longest text. A statement that lists what grows
+# (datasets, releases, samples) would slow down with it and fail one day, and every length of the
+# list would be one more statement to keep. So it fails at once, in tests. This bounds what each
+# connection keeps, and what each engine keeps compiled (500, by SQLAlchemy's default).
+MOST_VARIABLES = 100
+MOST_SQL_BYTES = 64 * 1024
+STATEMENTS_KEPT = 64
 JOURNAL_SIZE_LIMIT_BYTES = 64 * 1024**2
 # 32 letters and digits without l, o, 0 and 1, which are easily confused.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -153,11 +160,17 @@ class Database:
             max_overflow=0,
             # `isolation_level` None: Python's driver would otherwise begin transactions late and by
             # itself.
-            connect_args={"check_same_thread": False, "isolation_level": None},
+            connect_args={
+                "check_same_thread": False,
+                "isolation_level": None,
+                "cached_statements": STATEMENTS_KEPT,
+            },
         )
 
         @event.listens_for(engine, "connect")
         def configure(connection: sqlite3.Connection, _: object) -> None:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, MOST_VARIABLES)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, MOST_SQL_BYTES)
             for pragma in self._pragmas(query_only=query_only):
                 connection.execute(f"PRAGMA {pragma}")
 

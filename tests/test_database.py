@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import bindparam, func, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 
-from app.database import Base, Database
+from app.database import MOST_SQL_BYTES, MOST_VARIABLES, Base, Database
 from app.problems import Unavailable
 from app.storage.models import SecretRow
 
@@ -124,3 +124,18 @@ def test_a_second_database_of_a_process_leaves_the_locks_of_the_first(tmp_path: 
     with first.read() as session:
         assert session.execute(text("SELECT count(*) FROM kept")).scalar_one() == 1
     first.close()
+
+
+@pytest.mark.parametrize("unit", ["read", "write"])
+def test_no_statement_binds_a_list_that_grows(tmp_path: Path, unit: str) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    listed = text("SELECT 1 WHERE 1 IN :ids").bindparams(bindparam("ids", expanding=True))
+    try:
+        with getattr(database, unit)() as session:
+            assert session.scalar(listed, {"ids": list(range(MOST_VARIABLES))}) == 1
+        with pytest.raises((OperationalError, Unavailable)), getattr(database, unit)() as session:
+            session.scalar(listed, {"ids": list(range(MOST_VARIABLES + 1))})
+        with pytest.raises((DBAPIError, Unavailable)), getattr(database, unit)() as session:
+            session.scalar(text("SELECT 1 --" + "x" * MOST_SQL_BYTES))
+    finally:
+        database.close()

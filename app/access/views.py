@@ -51,7 +51,7 @@ def _facts(session: Session, keyring: Keyring, row: DatasetRow) -> CustodianFact
         closed=row.closed,
         # The exact count of rows is private, so it is in the custodian's part alone.
         rows=private_facts.exact_rows(row, keyring),
-        stored_bytes=stored_bytes(session, [row.id]),
+        stored_bytes=stored_bytes(session, row.id),
         new_population=row.new_population,
         ready_at=row.ready_at,
         erased_at=row.erased_at,

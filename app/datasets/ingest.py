@@ -136,7 +136,7 @@ class _Ingest:
             row.wrapped_key = keyring.new_key(row.id)
             options = FileOptions.parse(row.file_options, settings.max_upload_bytes)
             # Without what an earlier run of this job left, which is deleted next.
-            used = self._used_bytes(session, row.owner_id) - stored_bytes(session, [row.id])
+            used = self._used_bytes(session, row.owner_id) - stored_bytes(session, row.id)
             return _Plan(
                 schema=Schema.parse(row.schema),
                 unit=PrivacyUnit.parse(row.unit),

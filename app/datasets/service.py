@@ -18,6 +18,7 @@ from app.queue import jobs
 from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.blobs import own
 
 # Not `ready`: releases were computed from its rows, and replacing them would hide further loss.
 RECEIVING = ("awaiting_data", "rejected")
@@ -112,6 +113,7 @@ def _start_ingest(
     session: Session, row: DatasetRow, staged: StagedFile, settings: Settings
 ) -> None:
     row.state = "ingesting"
+    own(session, row.id, row.owner_id)
     row.staged = staged.to_wire()
     row.ingest_report = None
     jobs.enqueue(session, kind="ingest", subject_id=row.id, dataset_id=row.id, settings=settings)

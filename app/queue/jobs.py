@@ -254,6 +254,15 @@ def cancel(session: Session, subject_id: str) -> CancelOutcome:
     return CancelOutcome("finished")
 
 
+def waiting_or_running(session: Session, dataset_id: str, kind: str) -> list[str]:
+    """Subjects of the jobs of a kind on a dataset that have not ended."""
+    going_on = JobRow.state.in_(("queued", *HELD))
+    query = select(JobRow.subject_id).where(
+        JobRow.dataset_id == dataset_id, JobRow.kind == kind, going_on
+    )
+    return list(session.scalars(query))
+
+
 def record_progress(session: Session, claim: Claim, fraction: float, stage: str) -> None:
     """Show how far the job is; `stage` is public."""
     session.execute(

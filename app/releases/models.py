@@ -97,7 +97,7 @@ class SampleRow(Base):
     __tablename__ = "samples"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), index=True)
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"))
     # rows | counts
     kind: Mapped[str] = mapped_column(String(8))
     # As requested; None stands for the noisy count until the sample is made.
@@ -114,4 +114,8 @@ class SampleRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
-    __table_args__ = (Index("ix_samples_state", "state"),)
+    __table_args__ = (
+        Index("ix_samples_state", "state"),
+        # A release's samples, oldest first.
+        Index("ix_samples_release_id", "release_id", "created_at", "id"),
+    )

@@ -9,13 +9,13 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
-    bindparam,
     delete,
-    func,
     insert,
+    null,
     or_,
     select,
     true,
+    union_all,
     update,
 )
 from sqlalchemy.orm import Session
@@ -28,17 +28,11 @@ from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
 
 _ADD = insert(ReleaseRow.__table__)  # type: ignore[arg-type]
-_sample_bytes = (
-    select(func.sum(SampleRow.size_bytes))
-    .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
-    .where(
-        ReleaseRow.principal_id == bindparam("principal"),
-        SampleRow.state != "deleted",
-        SampleRow.dropped.is_(False),
-    )
-)
 
 ACTIVE = ("queued", "running", "cancelling")
+# Samples that are shown with a release; further ones are on the pages of its list of samples.
+MOST_SHOWN = 100
+_RELEASES_AT_ONCE = 20
 
 
 def add(session: Session, release: ReleaseRow) -> None:
@@ -106,10 +100,6 @@ def active_releases(session: Session, dataset_id: str) -> list[ReleaseRow]:
     return list(session.scalars(query))
 
 
-def releases_of(session: Session, dataset_id: str) -> list[ReleaseRow]:
-    return list(session.scalars(select(ReleaseRow).where(ReleaseRow.dataset_id == dataset_id)))
-
-
 def newest_job(session: Session, subject_id: str) -> JobRow | None:
     query = select(JobRow).where(JobRow.subject_id == subject_id)
     return session.scalar(query.order_by(JobRow.created_at.desc(), JobRow.id).limit(1))
@@ -128,19 +118,54 @@ def journal(session: Session, release_id: str) -> list[JournalRow]:
     return list(session.scalars(query.order_by(JournalRow.number)))
 
 
-def drop_journal(session: Session, release_id: str) -> None:
-    session.execute(delete(JournalRow).where(JournalRow.release_id == release_id))
-
-
 def samples_of(session: Session, release_ids: Sequence[str]) -> dict[str, list[SampleRow]]:
-    """Samples of each release, oldest first, without those that were deleted."""
-    query = select(SampleRow).where(
-        SampleRow.release_id.in_(release_ids), SampleRow.state != "deleted"
-    )
+    """The first `MOST_SHOWN` samples of each release of a page, oldest first, without those that
+    were deleted."""
     found: dict[str, list[SampleRow]] = {release_id: [] for release_id in release_ids}
-    for row in session.scalars(query.order_by(SampleRow.created_at, SampleRow.id)):
-        found[row.release_id].append(row)
+    for first in range(0, len(release_ids), _RELEASES_AT_ONCE):
+        some = release_ids[first : first + _RELEASES_AT_ONCE]
+        # A limit for each, so that the index gives the first ones and the rest is not looked at.
+        shown = union_all(*(select(_first_samples(each).subquery().c.id) for each in some))
+        query = select(SampleRow).where(SampleRow.id.in_(shown))
+        for row in session.scalars(query.order_by(SampleRow.created_at, SampleRow.id)):
+            found[row.release_id].append(row)
     return found
+
+
+def _first_samples(release_id: str) -> Select[str]:
+    return (
+        select(SampleRow.id)
+        .where(SampleRow.release_id == release_id, SampleRow.state != "deleted")
+        .order_by(SampleRow.created_at, SampleRow.id)
+        .limit(MOST_SHOWN)
+    )
+
+
+def collections_of(session: Session, dataset_id: str) -> list[str]:
+    """Blob collections of a dataset's releases: models and samples."""
+    releases = select(ReleaseRow.id).where(ReleaseRow.dataset_id == dataset_id)
+    samples = (
+        select(SampleRow.id)
+        .join(ReleaseRow, ReleaseRow.id == SampleRow.release_id)
+        .where(ReleaseRow.dataset_id == dataset_id)
+    )
+    return [*session.scalars(releases), *session.scalars(samples)]
+
+
+def withdraw(session: Session, dataset_id: str) -> None:
+    """Delete what a dataset's releases published: certificates, journals and samples."""
+    releases = select(ReleaseRow.id).where(ReleaseRow.dataset_id == dataset_id)
+    session.execute(
+        update(ReleaseRow)
+        .where(ReleaseRow.dataset_id == dataset_id)
+        .values(certificate=null(), expected_errors=null())
+    )
+    session.execute(delete(JournalRow).where(JournalRow.release_id.in_(releases)))
+    session.execute(
+        update(SampleRow)
+        .where(SampleRow.release_id.in_(releases))
+        .values(state="deleted", dropped=True, size_bytes=None, repairs=null())
+    )
 
 
 def visible_sample(
@@ -165,11 +190,6 @@ def page_of_samples(
     if after is not None:
         query = query.where(created_after(SampleRow, after))
     return list(session.scalars(query.order_by(SampleRow.created_at, SampleRow.id).limit(limit)))
-
-
-def stored_sample_bytes(session: Session, principal_id: str) -> int:
-    """Bytes of all samples of a principal's releases."""
-    return int(session.scalar(_sample_bytes, {"principal": principal_id}) or 0)
 
 
 def samples_finished_before(session: Session, moment: datetime, limit: int) -> list[SampleRow]:

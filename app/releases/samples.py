@@ -19,6 +19,7 @@ from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.blobs import own, owned_bytes
 
 LARGEST_SEED = 2**63 - 1
 # Seeds drawn here have 16 digits and survive JSON readers that hold numbers as doubles.
@@ -128,11 +129,11 @@ def check_rows(rows: int | None, most: int, settings: Settings) -> None:
 
 
 def check_room(session: Session, principal_id: str, settings: Settings) -> None:
-    """Raise `Conflict` where the requester's samples take all that is allowed."""
-    if repository.stored_sample_bytes(session, principal_id) >= settings.max_stored_bytes:
+    """Raise `Conflict` where what the requester has stored takes all that is allowed."""
+    if owned_bytes(session, principal_id) >= settings.max_stored_bytes:
         raise Conflict(
-            f"The stored samples take {settings.max_stored_bytes} bytes, the most allowed."
-            " Delete samples that are not needed any more."
+            f"The requester's tables, models and samples take {settings.max_stored_bytes} bytes,"
+            " the most allowed. Delete samples that are not needed any more."
         )
 
 
@@ -149,6 +150,7 @@ def _enqueue(session: Session, sample: SampleRow, release: ReleaseRow, settings:
 def started(session: Session, sample_id: str) -> None:
     """A worker claimed the sample's job."""
     sample = repository.sample(session, sample_id)
+    own(session, sample.id, repository.release(session, sample.release_id).principal_id)
     if sample.state == "queued":
         sample.state = "running"
 

@@ -186,7 +186,10 @@ class ReleaseOut(BaseModel):
         ge=0, le=1, description="Fraction done, derived from public facts.", examples=[1.0]
     )
     stage: str = Field(description="Stage reached, derived from public facts.", examples=["done"])
-    samples: list[SampleBrief] = Field(description="Its synthetic tables, oldest first.")
+    samples: list[SampleBrief] = Field(
+        description="Its synthetic tables, oldest first, at most 100; the list of its samples has"
+        " them all."
+    )
     refunded: bool = Field(
         description="Whether the charge was given back: only by a cancel before any worker "
         "claimed the job.",

@@ -25,6 +25,7 @@ from app.queue import jobs
 from app.releases import events, repository, samples
 from app.releases.models import ReleaseRow
 from app.security.principals import Principal
+from app.storage.blobs import own
 
 # From each state, the states that may follow. Terminal states have no entry.
 _NEXT: Mapping[str, frozenset[str]] = {
@@ -57,6 +58,8 @@ def visible(
 def started(session: Session, release_id: str) -> None:
     """A worker claimed the release's job, for the first time or after another was lost."""
     release = repository.release(session, release_id)
+    for collection in (release.id, samples.first_id(release.id)):
+        own(session, collection, release.principal_id)
     if release.state == "queued":
         release.started_at = now()
         _enter(session, release, "running")
@@ -127,15 +130,12 @@ def purge(session: Session, dataset_id: str) -> list[str]:
 
     Returns the blob collections (models and samples) that the caller must delete after.
     """
-    collections: list[str] = []
-    for release in repository.releases_of(session, dataset_id):
-        # Bytes go last: while they still exist, no row points to them any more.
-        release.certificate, release.expected_errors = None, None
-        repository.drop_journal(session, release.id)
-        collections.append(release.id)
-        for sample in repository.samples_of(session, [release.id])[release.id]:
-            samples.delete(session, sample)
-            collections.append(sample.id)
+    collections = repository.collections_of(session, dataset_id)
+    # First the jobs, so that no worker writes bytes for a sample that is gone. Bytes go last: while
+    # they still exist, no row points to them any more.
+    for sample_id in jobs.waiting_or_running(session, dataset_id, "sample"):
+        jobs.cancel(session, sample_id)
+    repository.withdraw(session, dataset_id)
     return collections
 
 

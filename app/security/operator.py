@@ -13,9 +13,6 @@ from app.security import repository, service
 from app.security.models import ApiKeyRow, PrincipalRow
 from app.security.service import MadeKey
 
-# A limit that no real store reaches.
-_ALL = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -26,10 +23,13 @@ class Holder:
 
 
 def holders(session: Session) -> list[Holder]:
-    return [
-        Holder(principal, repository.keys(session, principal.id, None, _ALL))
-        for principal in repository.principals(session, None, _ALL)
-    ]
+    """Every principal, oldest first, with its keys in order of creation."""
+    found: dict[str, Holder] = {}
+    for principal, key in repository.principals_with_keys(session):
+        holder = found.setdefault(principal.id, Holder(principal, []))
+        if key is not None:
+            holder.keys.append(key)
+    return list(found.values())
 
 
 def make_key(session: Session, name_or_id: str, *, label: str, days: int | None) -> MadeKey:

@@ -56,6 +56,16 @@ def principals(session: Session, after: Place | None, limit: int) -> list[Princi
     return list(session.scalars(_page(select(PrincipalRow), PrincipalRow, after, limit)))
 
 
+def principals_with_keys(session: Session) -> Iterator[tuple[PrincipalRow, ApiKeyRow | None]]:
+    """Oldest first; a row for each key, and one for a principal without any."""
+    rows = session.execute(
+        select(PrincipalRow, ApiKeyRow)
+        .outerjoin(ApiKeyRow, ApiKeyRow.principal_id == PrincipalRow.id)
+        .order_by(PrincipalRow.created_at, PrincipalRow.id, ApiKeyRow.created_at, ApiKeyRow.id)
+    )
+    return ((row[0], row[1]) for row in rows)
+
+
 def other_admins(session: Session, principal_id: str, moment: datetime) -> int:
     """How many other active admins hold a key that works at `moment`."""
     return (

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import accumulate
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as insert_if_new
 from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, SealBroken
-from app.storage.models import ChunkRow
+from app.storage.models import ChunkRow, CollectionRow, StoredRow
 
 # Bounds how long one chunk holds the store's write lock, and the memory of a reader.
 CHUNK_BYTES = 4 * 1024**2
@@ -27,6 +28,22 @@ CHUNK_BYTES = 4 * 1024**2
 PIECE_BYTES = CHUNK_BYTES - OVERHEAD_BYTES
 # 64 MiB, so that other writers do not wait long behind a deletion.
 DELETED_AT_ONCE = 16
+
+# Of the parts of a collection that are read at once: one variable for each would make as many
+# statements as there are widths of tables, and each is cached.
+PARTS_AT_ONCE = 32
+
+_ADD = insert(ChunkRow)
+_GROW = (
+    update(StoredRow.__table__)  # type: ignore[arg-type]
+    .where(
+        StoredRow.owner_id
+        == select(CollectionRow.owner_id)
+        .where(CollectionRow.id == bindparam("grown"))
+        .scalar_subquery()
+    )
+    .values(size_bytes=StoredRow.size_bytes + bindparam("by_bytes"))
+)
 
 WriteUnit = Callable[[], AbstractContextManager[Session]]
 
@@ -95,7 +112,7 @@ class BlobStore:
         place = _place(collection, part, sequence)
         stored = piece if cipher is None else cipher.seal(piece, place)
         session.execute(
-            insert(ChunkRow),
+            _ADD,
             {
                 "collection": collection,
                 "part": part,
@@ -105,6 +122,7 @@ class BlobStore:
                 "data": stored,
             },
         )
+        session.execute(_GROW, {"grown": collection, "by_bytes": len(stored)})
         return len(stored)
 
     def get(
@@ -118,17 +136,17 @@ class BlobStore:
     ) -> dict[str, bytes]:
         """The chunks of several parts at one sequence number, in the caller's transaction."""
         wanted = list(parts)
-        rows = session.execute(
-            select(ChunkRow.part, ChunkRow.sha256, ChunkRow.data).where(
-                ChunkRow.collection == collection,
-                ChunkRow.part.in_(wanted),
-                ChunkRow.sequence == sequence,
+        found = {}
+        for first in range(0, len(wanted), PARTS_AT_ONCE):
+            rows = session.execute(
+                select(ChunkRow.part, ChunkRow.sha256, ChunkRow.data).where(
+                    ChunkRow.collection == collection,
+                    ChunkRow.part.in_(wanted[first : first + PARTS_AT_ONCE]),
+                    ChunkRow.sequence == sequence,
+                )
             )
-        ).all()
-        found = {
-            part: _checked(collection, part, sequence, data, sha256, cipher)
-            for part, sha256, data in rows
-        }
+            for part, sha256, data in rows:
+                found[part] = _checked(collection, part, sequence, data, sha256, cipher)
         for part in wanted:
             if part not in found:
                 raise BlobMissing(collection, part, sequence)
@@ -161,7 +179,7 @@ class BlobStore:
     def size(self, collection: str, part: str | None = None) -> int:
         """Stored bytes of a part or a collection; 0 if there is none."""
         with self._database.read() as session:
-            return stored_bytes(session, [collection], part)
+            return stored_bytes(session, collection, part)
 
     def exists(self, collection: str, part: str) -> bool:
         with self._database.read() as session:
@@ -225,11 +243,13 @@ class BlobFile(io.RawIOBase):
 
 def delete_some(session: Session, collection: str, part: str | None = None) -> bool:
     """Drop a few chunks in the caller's transaction; whether there were any."""
-    rows = select(ChunkRow.part, ChunkRow.sequence).where(ChunkRow.collection == collection)
+    rows = select(ChunkRow.part, ChunkRow.sequence, ChunkRow.size_bytes).where(
+        ChunkRow.collection == collection
+    )
     if part is not None:
         rows = rows.where(ChunkRow.part == part)
     keys = session.execute(rows.limit(DELETED_AT_ONCE)).all()
-    for found, sequence in keys:
+    for found, sequence, _ in keys:
         session.execute(
             delete(ChunkRow).where(
                 ChunkRow.collection == collection,
@@ -237,13 +257,32 @@ def delete_some(session: Session, collection: str, part: str | None = None) -> b
                 ChunkRow.sequence == sequence,
             )
         )
+    freed_bytes = sum(size_bytes for *_, size_bytes in keys)
+    session.execute(_GROW, {"grown": collection, "by_bytes": -freed_bytes})
     return bool(keys)
 
 
-def stored_bytes(session: Session, collections: Iterable[str], part: str | None = None) -> int:
-    """Stored bytes of some collections, or of one part of each."""
+def own(session: Session, collection: str, owner_id: str) -> None:
+    """Count what is stored in a collection as the principal's; call before the first chunk.
+
+    Owning it again changes nothing.
+    """
+    nothing_yet = {"owner_id": owner_id, "size_bytes": 0}
+    session.execute(insert_if_new(StoredRow).on_conflict_do_nothing(), nothing_yet)
+    owned = {"id": collection, "owner_id": owner_id}
+    session.execute(insert_if_new(CollectionRow).on_conflict_do_nothing(), owned)
+
+
+def owned_bytes(session: Session, owner_id: str) -> int:
+    """Stored bytes of all collections of a principal."""
+    found = select(StoredRow.size_bytes).where(StoredRow.owner_id == owner_id)
+    return session.scalar(found) or 0
+
+
+def stored_bytes(session: Session, collection: str, part: str | None = None) -> int:
+    """Stored bytes of a collection, or of one part of it."""
     total = select(func.coalesce(func.sum(ChunkRow.size_bytes), 0)).where(
-        ChunkRow.collection.in_(list(collections))
+        ChunkRow.collection == collection
     )
     if part is not None:
         total = total.where(ChunkRow.part == part)

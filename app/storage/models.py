@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Integer, LargeBinary, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Integer, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.database import Base
@@ -20,6 +20,29 @@ class ChunkRow(Base):
     # Of the bytes as stored.
     sha256: Mapped[str] = mapped_column(String(64))
     data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class StoredRow(Base):
+    """How many bytes are stored for a principal: the sum over the collections that it owns.
+
+    Kept, not added up when it is asked for: that would take longer with every sample.
+    """
+
+    __tablename__ = "stored"
+
+    owner_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+
+    __table_args__ = (CheckConstraint("size_bytes >= 0", name="size_bytes_not_negative"),)
+
+
+class CollectionRow(Base):
+    """Whose space a collection of blobs takes. One that is not here counts as nobody's."""
+
+    __tablename__ = "collections"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("stored.owner_id"))
 
 
 class SecretRow(Base):

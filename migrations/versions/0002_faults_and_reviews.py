@@ -50,6 +50,10 @@ def upgrade() -> None:
     _key_request_hashes(connection)
     _tell_owners_apart(connection)
     _shorten_staged(connection)
+    _keep_sums_of_stored_bytes()
+    with op.batch_alter_table("samples") as samples:
+        samples.drop_index("ix_samples_release_id")
+        samples.create_index("ix_samples_release_id", ["release_id", "created_at", "id"])
 
 
 def _key_request_hashes(connection: sa.Connection) -> None:
@@ -117,7 +121,45 @@ def _shorten_staged(connection: sa.Connection) -> None:
             )
 
 
+def _keep_sums_of_stored_bytes() -> None:
+    op.create_table(
+        "stored",
+        sa.Column("owner_id", sa.String(length=32), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("size_bytes >= 0", name=op.f("ck_stored_size_bytes_not_negative")),
+        sa.PrimaryKeyConstraint("owner_id", name=op.f("pk_stored")),
+    )
+    op.create_table(
+        "collections",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("owner_id", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["owner_id"], ["stored.owner_id"], name=op.f("fk_collections_owner_id_stored")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_collections")),
+    )
+    op.execute(
+        "CREATE TEMPORARY TABLE owned AS"
+        " SELECT id, owner_id FROM datasets"
+        " UNION ALL SELECT id, principal_id FROM releases"
+        " UNION ALL SELECT samples.id, releases.principal_id FROM samples"
+        " JOIN releases ON releases.id = samples.release_id"
+    )
+    op.execute(
+        "INSERT INTO stored (owner_id, size_bytes)"
+        " SELECT owned.owner_id, coalesce(sum(chunks.size_bytes), 0)"
+        " FROM owned LEFT JOIN chunks ON chunks.collection = owned.id GROUP BY owned.owner_id"
+    )
+    op.execute("INSERT INTO collections (id, owner_id) SELECT id, owner_id FROM owned")
+    op.execute("DROP TABLE owned")
+
+
 def downgrade() -> None:
+    with op.batch_alter_table("samples") as samples:
+        samples.drop_index("ix_samples_release_id")
+        samples.create_index("ix_samples_release_id", ["release_id"])
+    op.drop_table("collections")
+    op.drop_table("stored")
     # Hashes that were keyed stay so: repeated requests are refused as if they had other bodies.
     op.execute("DELETE FROM secrets WHERE name = 'request-key'")
     with op.batch_alter_table("idempotency", schema=None) as batch_op:

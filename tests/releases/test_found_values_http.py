@@ -125,14 +125,14 @@ def test_texts_are_sealed_with_the_dataset_and_go_with_it(
         source = StoredCodes(service.database, Keyring(service.settings), dataset)
         assert tuple(source.texts("town")) == ("Ur", "Kish", SECRET)
         with service.database.read() as session:
-            assert stored_bytes(session, [dataset]) > 0
+            assert stored_bytes(session, dataset) > 0
         assert blocks.number_parts(source.schema) == {"town": "numbers-0"}
         assert service.custodian.request("DELETE", f"/v1/datasets/{dataset}").status_code < 300
         service.work(host)
         state = service.custodian.get(f"/v1/datasets/{dataset}").json()["state"]
         assert state == "erased"
         with service.database.read() as session:
-            assert stored_bytes(session, [dataset]) == 0
+            assert stored_bytes(session, dataset) == 0
 
 
 @pytest.mark.parametrize("synthesizer", ["independent", "mst", "histogram"])

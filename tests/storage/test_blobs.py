@@ -12,7 +12,16 @@ from sqlalchemy.orm import Session
 
 from app.database import Base, Database
 from app.storage import reclaim as reclaim_module
-from app.storage.blobs import CHUNK_BYTES, PIECE_BYTES, BlobCorrupt, BlobMissing, BlobStore
+from app.storage.blobs import (
+    CHUNK_BYTES,
+    PARTS_AT_ONCE,
+    PIECE_BYTES,
+    BlobCorrupt,
+    BlobMissing,
+    BlobStore,
+    own,
+    owned_bytes,
+)
 from app.storage.encryption import Cipher
 from app.storage.models import ChunkRow
 from app.storage.reclaim import reclaim
@@ -177,3 +186,41 @@ def test_erased_bytes_are_neither_in_the_database_nor_in_its_log(database: Datab
     for path in database.path.parent.iterdir():
         assert planted not in path.read_bytes()
     assert database.path.stat().st_size < size / 2
+
+
+def test_the_sum_of_what_an_owner_has_stored_is_kept_with_every_chunk(database: Database) -> None:
+    blobs = BlobStore(database)
+    with database.write() as session:
+        for collection, owner in (("ds_a", "pr_a"), ("sm_a", "pr_a"), ("ds_b", "pr_b")):
+            own(session, collection, owner)
+            own(session, collection, "somebody else, later")
+
+    def kept() -> dict[str, int]:
+        with database.read() as session:
+            return {owner: owned_bytes(session, owner) for owner in ("pr_a", "pr_b", "pr_c")}
+
+    blobs.write("ds_a", "0", [b"x" * (PIECE_BYTES + 5)])
+    blobs.write("sm_a", "0", [b"x" * 7])
+    blobs.write("ds_b", "0", [b"x" * 11])
+    blobs.write("nobody's", "0", [b"x" * 13])
+    assert kept() == {"pr_a": PIECE_BYTES + 12, "pr_b": 11, "pr_c": 0}
+    blobs.write("ds_a", "0", [b"x"])
+    blobs.write("ds_a", "1", [b"xx"])
+    assert kept()["pr_a"] == 10
+    blobs.delete("ds_a", "1")
+    assert kept()["pr_a"] == 8
+    blobs.delete("ds_a")
+    blobs.delete("sm_a")
+    assert kept() == {"pr_a": 0, "pr_b": 11, "pr_c": 0}
+
+
+def test_any_number_of_parts_is_read_at_once(database: Database) -> None:
+    blobs = BlobStore(database)
+    names = [str(number) for number in range(3 * PARTS_AT_ONCE + 1)]
+    for name in names:
+        blobs.write("ds_a", name, [name.encode()])
+    with database.read() as session:
+        found = blobs.get(session, "ds_a", names, 0)
+        assert found == {name: name.encode() for name in names}
+        with pytest.raises(BlobMissing):
+            blobs.get(session, "ds_a", [*names, "missing"], 0)

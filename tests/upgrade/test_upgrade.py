@@ -17,6 +17,7 @@ from make_store import MASTER_KEY
 from pydantic import SecretStr
 from release_world import World
 from serving import ADMIN_KEY
+from sqlalchemy import text
 
 from app.integrity.store import problems
 from app.main import create_app
@@ -93,3 +94,19 @@ def test_releases_of_the_earlier_version_are_sampled_and_new_ones_made(upgraded)
     for sample in [*samples, release["samples"][0]["id"]]:
         lines = world.custodian.get(f"/v1/samples/{sample}/data?format=csv").text.splitlines()
         assert len(lines) == 51
+
+
+def test_the_sums_of_stored_bytes_are_those_of_the_chunks(upgraded) -> None:
+    world, _ = upgraded
+    with world.database.read() as session:
+        kept = dict(session.execute(text("SELECT owner_id, size_bytes FROM stored")).all())
+        added = session.execute(
+            text(
+                "SELECT owner_id, sum(size_bytes) FROM chunks"
+                " JOIN collections ON collections.id = chunks.collection GROUP BY owner_id"
+            )
+        )
+        assert kept == dict(added.all())
+        assert sum(kept.values()) > 10_000
+        unowned = "SELECT 1 FROM chunks WHERE collection NOT IN (SELECT id FROM collections)"
+        assert session.execute(text(unowned)).all() == []
