@@ -164,11 +164,20 @@ def _confine_self(plan: dict[str, Any], connection: int, guarded: int) -> None:
     if plan["memory_bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (plan["memory_bytes"],) * 2)
     _seed_generators()
+    _set_threads()
     refuse_new_privileges()
     drop_capabilities()
     if sys.platform == "linux":
         _confine(libc(), plan)
         _refuse_calls(libc())
+
+
+def _set_threads() -> None:
+    """As many as the environment says: libraries were loaded where it said one."""
+    named = {"blas": os.environ["OPENBLAS_NUM_THREADS"], "openmp": os.environ["OMP_NUM_THREADS"]}
+    limits = {api: int(number) for api, number in named.items() if number.isdecimal()}
+    if set(limits.values()) - {1}:
+        importlib.import_module("threadpoolctl").threadpool_limits(limits)
 
 
 def lacking() -> list[str]:

@@ -30,8 +30,9 @@ import ctypes, errno, json, os, socket, subprocess, sys, threading, time
 
 def main(descriptor):
     connection = socket.socket(fileno=descriptor)
-    order = json.loads(connection.recv(65536))
-    connection.sendall(json.dumps(globals()[order["do"]](*order["with"])).encode())
+    while received := connection.recv(65536):
+        order = json.loads(received)
+        connection.sendall(json.dumps(globals()[order["do"]](*order["with"])).encode())
 
 def environment():
     return sorted(os.environ)
@@ -264,6 +265,8 @@ def test_memory_ends_at_a_wall(probe: ChildProcess) -> None:
 
 def test_what_it_prints_is_kept_to_a_limit(probe: ChildProcess) -> None:
     assert ask(probe, "shout", 2000) == "done"
+    probe.connection.shutdown(socket.SHUT_WR)
+    assert probe.connection.recv(1) == b""
     probe.close()
     assert 0 < len(probe.output) <= 16 * 1024
 

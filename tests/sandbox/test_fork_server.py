@@ -29,6 +29,10 @@ def main(descriptor):
 def draw():
     return [random.random(), float(np.random.uniform())]
 
+def threads():
+    from threadpoolctl import threadpool_info
+    return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
 def modules():
     return sorted(sys.modules)
 
@@ -66,6 +70,15 @@ def the_fork_server() -> psutil.Process:
 def test_processes_draw_different_random_numbers(start: Callable[[], ChildProcess]) -> None:
     first, second = (ask(start(), "draw") for _ in range(2))
     assert not set(first) & set(second)
+
+
+def test_libraries_use_the_threads_that_the_operator_set(
+    start: Callable[[], ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert set(ask(start(), "threads")) == {1}
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert set(ask(start(), "threads")) == {2}
 
 
 def test_a_third_partys_code_is_imported_in_each_process_anew(
