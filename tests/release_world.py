@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bookkeeping import store_no_rows
 from pydantic import SecretStr
 
 from app.database import Base, Database, new_id, now
@@ -185,6 +186,7 @@ class World:
                     ingest_report=report,
                 )
             )
+            store_no_rows(session, dataset_id)
         return dataset_id
 
     def claim(self) -> JobContext:

@@ -30,6 +30,7 @@ from app.engine.encoding import ContentHasher, EncodedBlock, Encoder, EncodeTota
 from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
 from app.engine.schema import PrivacyUnit, Schema
 from app.queue.context import JobContext
+from app.storage import inventory
 from app.storage.blobs import PIECE_BYTES, BlobStore, stored_bytes
 from app.storage.encryption import Cipher, Keyring
 
@@ -224,6 +225,7 @@ class _Ingest:
                 self._blobs.put(
                     session, row.id, blocks.MANIFEST, 0, manifest.to_bytes(), cipher=plan.cipher
                 )
+                inventory.record(session, row.id)
                 report = ingest_report(
                     plan.schema, encoder.totals, reader, bounding=table.bounding(), closed=closed
                 )

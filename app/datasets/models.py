@@ -21,7 +21,7 @@ class DatasetRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     # private | public
     visibility: Mapped[str] = mapped_column(String(16))
-    # awaiting_data | ingesting | ready | rejected | erased
+    # awaiting_data | ingesting | ready | damaged | rejected | erased
     state: Mapped[str] = mapped_column(String(16))
     schema: Mapped[dict[str, Any]] = mapped_column(JSON)
     unit: Mapped[dict[str, Any]] = mapped_column(JSON)

@@ -17,7 +17,7 @@ LONGEST_REASON = 2000
 # Far beyond any table, and small enough that row counts never overflow 64 bits.
 MOST_ROWS = 10**12
 
-State = Literal["awaiting_data", "ingesting", "ready", "rejected", "erased"]
+State = Literal["awaiting_data", "ingesting", "ready", "damaged", "rejected", "erased"]
 Moment = Annotated[datetime, PlainSerializer(format_time, return_type=str)]
 
 SCHEMA_EXAMPLE: dict[str, Any] = {

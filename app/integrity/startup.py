@@ -1,10 +1,14 @@
-"""At start-up every ledger is compared with its account; accounts that disagree are suspended."""
+"""What is checked at start-up: ledgers against their accounts, and tables against what was stored.
+
+Accounts that disagree are suspended, and datasets whose tables are not whole take no releases.
+"""
 
 from __future__ import annotations
 
 import logging
 
 from app.database import Database
+from app.datasets import damage
 from app.integrity.ledgers import verify, verify_all
 from app.ledger import repository
 from app.ledger.verification import Verification
@@ -28,6 +32,14 @@ def check_ledgers(database: Database) -> tuple[Verification, ...]:
     for one in broken:
         log.error("the ledger of account %s is not intact: %s", one.account_id, one.problems[0])
     return broken
+
+
+def check_datasets(database: Database) -> list[str]:
+    """Take releases on damaged tables no more, and on restored ones again; returns the damaged."""
+    damaged = damage.settle(database)
+    for dataset_id in damaged:
+        log.error("the stored table of dataset %s is damaged: run `halftone verify`", dataset_id)
+    return damaged
 
 
 def _settle(database: Database, account_ids: list[str]) -> None:

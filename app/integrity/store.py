@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import and_, or_, select, text
+from sqlalchemy import JSON, Select, and_, or_, select, text
 from sqlalchemy.orm import Session, aliased
 
+from app.datasets import damage
+from app.datasets.models import DatasetRow
 from app.integrity.ledgers import verify_all
 from app.ledger.models import LedgerRow
 from app.releases.models import ReleaseRow
-from app.storage.models import ChunkRow
+from app.storage import inventory
+from app.storage.models import ChunkRow, PartRow
 
 # 16 MiB at once, since a store may be far larger than the memory.
 _CHUNKS_AT_ONCE = 4
@@ -66,6 +70,26 @@ def release_problems(session: Session) -> Iterator[str]:
         yield f"release {charged} was charged but is not there"
 
 
+def part_problems(session: Session) -> Iterator[str]:
+    """Parts of which chunks have gone or were exchanged, and what has no part that it must have."""
+    for collection, part in inventory.missing_parts(session):
+        yield f"part {collection}/{part} has not all its chunks"
+    for collection, part in inventory.changed_parts(session):
+        yield f"part {collection}/{part} does not hold the chunks that were stored"
+    tables = select(DatasetRow.id).where(DatasetRow.state.in_(("ready", damage.STATE)))
+    yield from _without(session, tables, "dataset")
+    # A release of an erased dataset may have been withdrawn, and then has no certificate.
+    fitted = select(ReleaseRow.id).where(
+        ReleaseRow.state == "succeeded", ReleaseRow.certificate != JSON.NULL
+    )
+    yield from _without(session, fitted, "release")
+
+
+def _without(session: Session, ids: Select[Any], kind: str) -> Iterator[str]:
+    for each in session.scalars(ids.except_(select(PartRow.collection))):
+        yield f"{kind} {each} has none of its parts"
+
+
 def chunk_problems(session: Session) -> Iterator[str]:
     """Stored chunks whose bytes are not those that were written."""
     rows = session.execute(
@@ -90,5 +114,6 @@ def problems(session: Session) -> Iterator[str]:
             yield f"account {found.account_id}: {problem}"
     yield from release_problems(session)
     yield from file_problems(session)
+    yield from part_problems(session)
     # Last, because it reads every byte of the store.
     yield from chunk_problems(session)

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from app.datasets import damage
 from app.datasets.codes import StoredCodes, read_table
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
@@ -18,6 +19,7 @@ from app.engine.privacy.certificate import Assurance, Certificate
 from app.engine.privacy.journal import resolved
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
+from app.engine.privacy.queries import KernelFailure
 from app.engine.privacy.session import ChildFailed, SessionEnded, SessionServer
 from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
@@ -34,7 +36,7 @@ from app.releases.journal import StoredJournal
 from app.releases.models import ReleaseRow
 from app.sandbox.child import ChildHost, ChildUnusable
 from app.sandbox.process import ChildProcess
-from app.storage.blobs import BlobStore
+from app.storage.blobs import BlobError, BlobStore
 from app.storage.encryption import Keyring
 
 # Name of the blob part that holds a fitted model, in the collection of its release.
@@ -49,6 +51,17 @@ def run(context: JobContext, host: ChildHost) -> None:
     The release succeeds in the same transaction that makes its first sample available. Raises
     what ended the run; the text of every such error is for the custodian alone.
     """
+    try:
+        _make(context, host)
+    except (BlobError, KernelFailure) as error:
+        # The kernel hides what it failed of from the synthesizer, and keeps it as the cause.
+        cause = error.__cause__ if isinstance(error, KernelFailure) else error
+        if isinstance(cause, BlobError):
+            damage.note(context.database, cause.collection)
+        raise
+
+
+def _make(context: JobContext, host: ChildHost) -> None:
     admitted = _Admitted.read(context)
     source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
     journal = StoredJournal(context)

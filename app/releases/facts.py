@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.access.permission import Access, open_dataset
 from app.database import Database
+from app.datasets import damage
 from app.datasets.models import DatasetRow
 from app.datasets.public_rows import PublicRows
 from app.engine.method import PublicFacts
@@ -57,11 +58,12 @@ def read_facts(
     database: Database,
     settings: Settings,
 ) -> Facts:
-    """Raises `Conflict` for a dataset that takes no releases.
+    """Raises `Conflict` for a dataset that takes no releases, such as one found damaged now.
 
     `database` is opened later, for the rows of a public dataset alone.
     """
     account = accepting(access)
+    damage.require_whole(session, access.dataset, database)
     accountant = Accountant(account.accountant)
     public: PublicDataset | None = None
     problems: tuple[FieldError, ...] = ()
@@ -95,6 +97,8 @@ def accepting(access: Access) -> AccountRow:
         raise Conflict(
             "The dataset's budget is closed: a newer dataset has the content of one that shares it."
         )
+    if dataset.state == damage.STATE:
+        raise damage.Damaged
     if dataset.state in ("rejected", "erased"):
         raise Conflict(f"The dataset is {dataset.state} and takes no releases.")
     return account
@@ -113,6 +117,8 @@ def public_facts(
         raise no_public_dataset() from None
     if dataset.visibility != "public" or dataset.state != "ready" or dataset.rows is None:
         raise no_public_dataset()
+    # Its rows are read after the charge.
+    damage.require_whole(session, dataset)
     return PublicFacts(dictionary_of(dataset), dataset.rows)
 
 

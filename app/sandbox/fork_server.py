@@ -66,8 +66,7 @@ def main(descriptor: int, module: str, idle_s: float | None) -> None:
     missing = confinement.lacking()
     if not namespaces:
         missing.append("PID namespaces: what it starts is ended by its guard, not by the kernel")
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the service has gone
-        control.sendall(json.dumps(missing).encode() + b"\n")
+    control.sendall(json.dumps(missing).encode() + b"\n")
     _ForkServer(control, namespaces).serve(idle_s)
 
 

@@ -31,7 +31,6 @@ from app.sandbox.kernel_calls import become_subreaper, new_pid_namespace
 
 # How often limits are checked and orphans reaped.
 _TICK_MS = 100
-_LISTS_CHILDREN = Path("/proc/thread-self/children")
 
 
 def main(plan: dict[str, Any], connection: int, output: int, life: int) -> NoReturn:
@@ -72,8 +71,7 @@ def _wait(child: int, life: socket.socket, memory_bytes: int | None) -> None:
     """Return when the process has ended, or has to end."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
-    # Old kernels, and some containers, have no such descriptor.
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):  # old kernels, and some containers, have no such descriptor
         poll.register(os.pidfd_open(child), select.POLLIN)
     while not poll.poll(_TICK_MS):
         _reap_others(child)
@@ -119,11 +117,11 @@ def _end_all(child: int) -> None:
     os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):  # it may have had no time to make a group
         os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    while adopted := children_of(os.getpid()):
-        for each in adopted:
-            os.kill(each, signal.SIGKILL)
-        os.waitpid(-1, 0)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for each in children_of(os.getpid()):
+                os.kill(each, signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def _descendants_of(pid: int) -> Iterator[int]:
@@ -133,23 +131,9 @@ def _descendants_of(pid: int) -> Iterator[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Also those that have ended and are not reaped. Empty for a process that is not there."""
-    if not _LISTS_CHILDREN.exists():
-        return _children_by_search(pid)
+    """Empty for a process that has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += map(int, (task / "children").read_text().split())
-    return found
-
-
-def _children_by_search(pid: int) -> list[int]:
-    """Read every process, for kernels that list no children."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            # The name before the last bracket may hold anything; then come state and parent.
-            _, parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
-            if int(parent) == pid:
-                found.append(int(process.name))
     return found

@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_if_new
 from sqlalchemy.orm import Session
 
 from app.database import Database
+from app.storage import inventory
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, SealBroken
 from app.storage.models import ChunkRow, CollectionRow, StoredRow
 
@@ -86,7 +87,10 @@ class BlobStore:
         unit: WriteUnit | None = None,
         cipher: Cipher | None = None,
     ) -> int:
-        """Replace a part by `data`; returns the stored bytes. An empty part still exists."""
+        """Replace a part by `data`, and record it as whole; returns the stored bytes.
+
+        An empty part still exists.
+        """
         unit = unit or self._database.write
         # Also what a lost worker may have left of the part.
         self.delete(collection, part, unit=unit)
@@ -94,6 +98,8 @@ class BlobStore:
         for sequence, piece in enumerate(_pieces(data)):
             with unit() as session:
                 stored += self.put(session, collection, part, sequence, piece, cipher=cipher)
+        with unit() as session:
+            inventory.record(session, collection, part)
         return stored
 
     def put(
@@ -106,7 +112,10 @@ class BlobStore:
         *,
         cipher: Cipher | None = None,
     ) -> int:
-        """Add one chunk in the caller's transaction; how many bytes are stored."""
+        """Add one chunk in the caller's transaction; how many bytes are stored.
+
+        Whoever adds the last one records the part in the `inventory`.
+        """
         if len(piece) > PIECE_BYTES:
             raise ValueError(f"a piece has at most {PIECE_BYTES} bytes")
         place = _place(collection, part, sequence)
@@ -243,6 +252,7 @@ class BlobFile(io.RawIOBase):
 
 def delete_some(session: Session, collection: str, part: str | None = None) -> bool:
     """Drop a few chunks in the caller's transaction; whether there were any."""
+    inventory.forget(session, collection, part)
     rows = select(ChunkRow.part, ChunkRow.sequence, ChunkRow.size_bytes).where(
         ChunkRow.collection == collection
     )

@@ -45,6 +45,19 @@ class CollectionRow(Base):
     owner_id: Mapped[str] = mapped_column(ForeignKey("stored.owner_id"))
 
 
+class PartRow(Base):
+    """A part that is whole: what `inventory` misses if chunks have gone."""
+
+    __tablename__ = "stored_parts"
+
+    collection: Mapped[str] = mapped_column(String(64), primary_key=True)
+    part: Mapped[str] = mapped_column(String(64), primary_key=True)
+    chunks: Mapped[int] = mapped_column(Integer)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    # Of the hashes of its chunks, in order.
+    sha256: Mapped[str] = mapped_column(String(64))
+
+
 class SecretRow(Base):
     """Keys of this store, such as the one for fingerprints of content.
 

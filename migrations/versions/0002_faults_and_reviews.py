@@ -1,6 +1,7 @@
 """what faults, attacks and reviews of the first version asked for
 
 Leases of jobs are told by beats, not by moments: clocks are set, and differ between machines.
+The parts that the store must hold are recorded, so that chunks that have gone are missed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from itertools import groupby
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,6 +28,16 @@ def upgrade() -> None:
         jobs.drop_column("lease_until")
     with op.batch_alter_table("jobs") as jobs:
         jobs.alter_column("beats", server_default=None)
+    op.create_table(
+        "stored_parts",
+        sa.Column("collection", sa.String(length=64), nullable=False),
+        sa.Column("part", sa.String(length=64), nullable=False),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("collection", "part", name=op.f("pk_stored_parts")),
+    )
+    _record_what_is_stored(op.get_bind())
     op.create_table(
         "comparisons",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
@@ -154,6 +166,28 @@ def _keep_sums_of_stored_bytes() -> None:
     op.execute("DROP TABLE owned")
 
 
+def _record_what_is_stored(connection: sa.Connection) -> None:
+    """One row for each part: its chunks, their bytes, and a hash of their hashes in order."""
+    chunks = sa.text(
+        "SELECT collection, part, size_bytes, sha256 FROM chunks ORDER BY collection, part, sequence"
+    )
+    for (collection, part), rows in groupby(connection.execute(chunks), key=lambda row: row[:2]):
+        found = [(size, sha256) for _, _, size, sha256 in rows]
+        connection.execute(
+            sa.text(
+                "INSERT INTO stored_parts (collection, part, chunks, size_bytes, sha256)"
+                " VALUES (:collection, :part, :chunks, :size_bytes, :sha256)"
+            ),
+            {
+                "collection": collection,
+                "part": part,
+                "chunks": len(found),
+                "size_bytes": sum(size for size, _ in found),
+                "sha256": hashlib.sha256("".join(each for _, each in found).encode()).hexdigest(),
+            },
+        )
+
+
 def downgrade() -> None:
     with op.batch_alter_table("samples") as samples:
         samples.drop_index("ix_samples_release_id")
@@ -164,6 +198,7 @@ def downgrade() -> None:
     op.execute("DELETE FROM secrets WHERE name = 'request-key'")
     with op.batch_alter_table("idempotency", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_idempotency_resource_id"))
+    op.drop_table("stored_parts")
     op.drop_table("comparisons")
     with op.batch_alter_table("jobs") as jobs:
         jobs.add_column(sa.Column("lease_until", sa.Float(), nullable=True))

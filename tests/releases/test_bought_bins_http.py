@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bookkeeping import store_no_rows
 from release_world import World, world
 from sqlalchemy import text
 
@@ -149,6 +150,7 @@ def test_the_certificate_of_a_whole_release_lists_what_the_bins_cost(
 def erase(database: Database, dataset: str) -> None:
     BlobStore(database).delete(dataset)
     with database.write() as session:
+        store_no_rows(session, dataset)
         session.execute(
             text(
                 "UPDATE datasets SET rows = NULL, content_hmac = NULL, ingest_report = NULL,"
