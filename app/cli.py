@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
@@ -22,6 +23,7 @@ from app.engine.adapters import virtualenvs
 from app.engine.adapters.libraries import LIBRARIES
 from app.integrity import store
 from app.integrity.ledgers import verify_all
+from app.integrity.rotation import rotate
 from app.ledger import repository as ledgers
 from app.ledger.export import NotAnExport, export_lines, verify_export
 from app.ledger.verification import Verification
@@ -30,8 +32,10 @@ from app.security import operator
 from app.security.bootstrap import BadAdminKey
 from app.security.service import roles_of
 from app.settings import Settings
-from app.storage.encryption import BadMasterKey, WrongMasterKey
+from app.storage.encryption import BadMasterKey, Keyring, WrongMasterKey
 
+# Read by `rotate-master-key` alone.
+NEW_MASTER_KEY = "HALFTONE_NEW_MASTER_KEY"
 # Exit statuses, for scripts and monitoring.
 DONE, FOUND_PROBLEMS, CANNOT = 0, 1, 2
 
@@ -110,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_export(commands)
     _add_backup(commands)
+    _add_rotation(commands)
     _add_adapters(commands)
     return parser
 
@@ -282,6 +287,28 @@ def _back_up(parsed: argparse.Namespace) -> int:
     with _store() as database:
         size_bytes = backup.back_up(database, parsed.target.absolute())
     print(f"{parsed.target}: {size_bytes} bytes, verified")
+    return DONE
+
+
+def _add_rotation(commands: Commands) -> None:
+    rotate = commands.add_parser(
+        "rotate-master-key",
+        help=f"put the key in {NEW_MASTER_KEY} in the place of HALFTONE_MASTER_KEY; stop the"
+        " service first",
+    )
+    rotate.set_defaults(command=_rotate)
+
+
+def _rotate(parsed: argparse.Namespace) -> int:
+    del parsed
+    secret = os.environ.get(NEW_MASTER_KEY)
+    if not secret:
+        raise CommandFailed(f"Set {NEW_MASTER_KEY} to the new key: base64 of 32 random bytes.")
+    settings = Settings()
+    new = settings.model_copy(update={"master_key": SecretStr(secret)})
+    with _store() as database:
+        number = rotate(database, Keyring(settings), Keyring(new))
+    print(f"{number} keys are wrapped under the new master key: start the service with it.")
     return DONE
 
 

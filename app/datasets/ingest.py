@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from app.database import now
 from app.datasets import blocks, private_facts, recognition, repository
 from app.datasets.bounding import Bounding, EntityTally
+from app.datasets.master_key import require_same_key
 from app.datasets.models import DatasetRow
 from app.datasets.report import ingest_report
 from app.datasets.staging import StagedFile, StagingArea
@@ -133,6 +134,7 @@ class _Ingest:
         with self._unit() as session:
             row = _awaited(session, self._dataset_id)
             assert row.staged is not None
+            require_same_key(session, keyring)
             # A new key for each run: what an earlier run left cannot be read any more.
             row.wrapped_key = keyring.new_key(row.id)
             options = FileOptions.parse(row.file_options, settings.max_upload_bytes)

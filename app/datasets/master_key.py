@@ -13,11 +13,16 @@ from sqlalchemy.orm import Session
 
 from app.database import Database
 from app.datasets.models import DatasetRow
+from app.problems import Unavailable
 from app.settings import Settings
 from app.storage.encryption import Keyring, StorageKeyError, WrongMasterKey
 from app.storage.models import SecretRow
 
 KNOWN_VALUE = "master_key_check"
+REPLACED = (
+    "The store is sealed under another master key than this server has: start the server with the"
+    " store's own key."
+)
 
 
 def require_master_key(database: Database, settings: Settings) -> None:
@@ -29,6 +34,16 @@ def require_master_key(database: Database, settings: Settings) -> None:
         sealed = keyring.seal_known_value()
         if sealed is not None and session.get(SecretRow, KNOWN_VALUE) is None:
             session.add(SecretRow(name=KNOWN_VALUE, value=sealed))
+
+
+def require_same_key(session: Session, keyring: Keyring) -> None:
+    """Raises `Unavailable` in a process that was started before the store got another key.
+
+    One look at the known value, which every start with a key has sealed.
+    """
+    known = session.get(SecretRow, KNOWN_VALUE)
+    if known is not None and not keyring.opens_known_value(known.value):
+        raise Unavailable(REPLACED, retry_after_s=60)
 
 
 def is_master_key(session: Session, keyring: Keyring) -> bool:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.permission import Access, open_dataset, reopened
 from app.database import Database, new_id, now
+from app.datasets.master_key import require_same_key
 from app.datasets.models import DatasetRow
 from app.idempotency import Attempt, claim, find_replay
 from app.ledger import admission as ledger
@@ -23,6 +24,7 @@ from app.releases.refusals import HiddenRefusals
 from app.releases.schemas import ReleaseIn
 from app.security.principals import Principal
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 ACCEPTED = 202
 
@@ -62,6 +64,8 @@ def prepare(
     with database.read() as session:
         if find_replay(session, attempt):
             return None
+        # Under another key the run could not open its dataset, and would be charged.
+        require_same_key(session, Keyring(settings))
         samples.check_room(session, principal.id, settings)
         access = open_dataset(session, principal, dataset_id)
         facts = read_facts(session, access, principal, form, database, settings)

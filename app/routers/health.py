@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from pydantic import BaseModel, Field
 
 from app.database import MOVED_AWAY
-from app.datasets.master_key import is_master_key
+from app.datasets.master_key import require_same_key
 from app.ledger.verification import unbalanced_accounts
 from app.problems import Unavailable
 from app.queue import jobs
@@ -60,12 +60,7 @@ def ready(database: DatabaseDep, session: ReadSession, settings: SettingsDep) ->
     master key, or if a ledger does not add up."""
     if not database.is_in_place():
         raise Unavailable(MOVED_AWAY, retry_after_s=60)
-    if not is_master_key(session, Keyring(settings)):
-        raise Unavailable(
-            "The store is sealed under another master key than this server has: start the server"
-            " with the store's own key.",
-            retry_after_s=60,
-        )
+    require_same_key(session, Keyring(settings))
     if unbalanced_accounts(session):
         raise Unavailable(
             "A ledger does not add up: run `halftone verify` on the server.", retry_after_s=60

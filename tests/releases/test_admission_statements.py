@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from app.database import new_id
 
-AUTHENTICATION, CHECKS, CHARGE = 2, 5, 9
+AUTHENTICATION, CHECKS, CHARGE = 2, 6, 9
 """BEGIN counts, COMMIT does not."""
 ALLOWANCE = 3
 """SAVEPOINT and RELEASE are two of them."""
