@@ -59,6 +59,8 @@ class _Plan:
 
 
 # The bytes that a principal stores, by the principal's id; samples count too.
+# How many rows of a file may be read for each that the dataset may have.
+MOST_READ = 10
 UsedBytes = Callable[[Session, str], int]
 
 
@@ -171,7 +173,10 @@ class _Ingest:
         for batch in reader:
             content.update(batch)
             block = encoder.encode(batch)
-            if encoder.totals.rows_kept > plan.max_total_rows:
+            # Rows with faults or without an id are not kept, but cost as much to read, and a few
+            # bytes of Parquet can stand for millions of them.
+            read = reader.rows // MOST_READ
+            if max(encoder.totals.rows_kept, read) > plan.max_total_rows:
                 raise _too_many_rows(plan.max_total_rows)
             # After the first fault nothing is stored, but the rest is read, so that all faults are
             # reported.

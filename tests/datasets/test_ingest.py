@@ -231,6 +231,14 @@ def test_more_rows_than_declared_are_rejected(office: Office) -> None:
     assert "max_total_rows" in office.custodian.report(beyond["id"])["problems"][0]["message"]
 
 
+def test_a_file_of_far_more_rows_than_the_bound_is_not_read_to_its_end(office: Office) -> None:
+    rejected = office.uploaded("shift,pay\n" + "99,Cash\n" * 200_000, max_total_rows=3)
+    assert rejected["state"] == "rejected"
+    report = office.custodian.report(rejected["id"])
+    assert report["rows_read"] < 200_000
+    assert any("max_total_rows" in each["message"] for each in report["problems"])
+
+
 def test_rows_without_an_id_do_not_count_against_the_bound(office: Office) -> None:
     made = office.uploaded(DRIVERS, schema=ENTITY_SCHEMA, unit=ENTITY, max_total_rows=4)
     assert made["state"] == "ready"

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
+from app.engine.files.limits import MOST_COLUMNS
 from app.engine.schema import SchemaError
 
 
@@ -299,3 +300,47 @@ def test_a_key_that_a_json_line_has_twice_is_named() -> None:
 
 def test_whole_characters_written_as_escapes_are_read() -> None:
     assert rows(b'{"a": "\\ud83d\\ude00"}\n', format="jsonl") == [["\U0001f600"]]
+
+
+def nulls_in_few_bytes(number: int) -> bytes:
+    """A Parquet file of one column and one page, which states once that everything is null."""
+    stream = io.BytesIO()
+    pq.write_table(
+        pa.table({"a": pa.nulls(number, pa.int32())}),
+        stream,
+        row_group_size=number,
+        data_page_size=2**30,
+        max_rows_per_page=number,
+    )
+    return stream.getvalue()
+
+
+def test_a_small_file_that_unfolds_to_many_rows_is_refused_before_it_is_decoded() -> None:
+    bomb = nulls_in_few_bytes(2**24 + 1)
+    assert len(bomb) < 1000
+    with pytest.raises(TableError, match="cells"):
+        opened(bomb)
+    assert opened(nulls_in_few_bytes(10_000)).layout.names == ("a",)
+
+
+def test_a_table_of_too_many_columns_is_refused_before_its_rows_are_read() -> None:
+    names = [f"c{place}" for place in range(MOST_COLUMNS + 1)]
+    text = ",".join(names).encode()
+    stream = io.BytesIO()
+    pq.write_table(pa.table({name: pa.array([1], pa.int8()) for name in names}), stream)
+    nested = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.array([dict.fromkeys(names, 1)])}), nested)
+    for data in (text + b"\n" + text + b"\n", stream.getvalue(), nested.getvalue()):
+        with pytest.raises(TableError, match="columns"):
+            opened(data)
+    at_the_limit = ",".join(names[1:]).encode()
+    assert len(rows(at_the_limit + b"\n" + at_the_limit + b"\n")[0]) == MOST_COLUMNS
+
+
+def test_wide_parquet_is_read_in_smaller_batches() -> None:
+    stream = io.BytesIO()
+    column = pa.array([1] * 40_000, pa.int8())
+    pq.write_table(pa.table({f"c{place}": column for place in range(500)}), stream)
+    cells = [block.num_rows * block.num_columns for block in opened(stream.getvalue())]
+    assert len(cells) > 1
+    assert max(cells) <= 2**24

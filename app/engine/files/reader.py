@@ -13,6 +13,7 @@ from app.engine.files.delimited import read_delimited
 from app.engine.files.dialect import Dialect, after_lines, sniff_dialect
 from app.engine.files.jsonlines import read_jsonlines
 from app.engine.files.layout import FileReport, TableLayout
+from app.engine.files.limits import expect_columns
 from app.engine.files.options import Compression, FileOptions, Format
 from app.engine.files.parquet import open_parquet, read_parquet
 from app.engine.files.source import (
@@ -40,6 +41,7 @@ class TableReader:
     def __init__(
         self, blocks: Iterator[pa.RecordBatch], layout: TableLayout, report: FileReport
     ) -> None:
+        expect_columns(len(layout.names))
         self._blocks = blocks
         self.layout = layout
         self._report = report
