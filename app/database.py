@@ -8,6 +8,7 @@ process holds `WriteLock`, and the one checkpointer holds it too.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -26,7 +27,7 @@ from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.types import TypeDecorator
 
-from app.problems import Unavailable
+from app.problems import StorageFull, Unavailable
 
 # More than the 40 threads of anyio's pool, so that no request waits for a connection.
 READ_CONNECTIONS = 48
@@ -42,6 +43,9 @@ MOST_VARIABLES = 100
 MOST_SQL_BYTES = 64 * 1024
 STATEMENTS_KEPT = 64
 JOURNAL_SIZE_LIMIT_BYTES = 64 * 1024**2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The second: the index of the log, which readers share, cannot grow.
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 # 32 letters and digits without l, o, 0 and 1, which are easily confused.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
@@ -208,19 +212,14 @@ class Database:
         """The one writing unit of work: commits when the block ends, or changes nothing.
 
         Raises `Unavailable` if the store cannot be locked, its file was moved away, or the commit
-        fails.
+        fails, and `StorageFull` if its disk has no room.
         """
         if not self.is_in_place():
             raise Unavailable(MOVED_AWAY, retry_after_s=60)
-        with self.lock.held(), self._write() as session:
+        with self.lock.held(), store_faults(), self._write() as session:
             try:
                 yield session
                 session.commit()
-            except DBAPIError as error:
-                session.rollback()
-                if is_unavailable(error):
-                    raise Unavailable from error
-                raise
             except BaseException:
                 session.rollback()
                 raise
@@ -244,7 +243,8 @@ class Database:
         """Move the log into the database and empty it, with every writer held off.
 
         A reader that still uses the log keeps it from being emptied. Such readers are waited
-        for up to `patience_s`, with writers let in between; False if one is still there.
+        for up to `patience_s`, with writers let in between; False if one is still there. Raises
+        `Unavailable`.
         """
         deadline = time.monotonic() + patience_s
         while not self._emptied():
@@ -254,9 +254,7 @@ class Database:
         return True
 
     def _emptied(self) -> bool:
-        with self.lock.held(), self.write_engine.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
+        with self.raw_writer() as raw:
             # Without this, writers would be held off for as long as the busy timeout.
             raw.execute("PRAGMA busy_timeout = 0")
             try:
@@ -264,6 +262,17 @@ class Database:
             finally:
                 raw.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
         return not busy
+
+    @contextlib.contextmanager
+    def raw_writer(self) -> Iterator[Any]:
+        """The driver's own connection, with every writer held off, for what is no transaction.
+
+        Raises `Unavailable`.
+        """
+        with self.lock.held(), store_faults(), self.write_engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            yield raw
 
     def wal_bytes(self) -> int:
         wal = Path(f"{self.path}-wal")
@@ -289,9 +298,35 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def is_unavailable(error: DBAPIError) -> bool:
-    """Whether the store, not the statement, is at fault: locked, full, unreadable."""
-    return isinstance(error.orig, sqlite3.OperationalError)
+@contextlib.contextmanager
+def store_faults() -> Iterator[None]:
+    """Raise what the store or its disk is at fault for as `Unavailable`, and the rest as it is."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error, OSError) as error:
+        fault = unavailable(error)
+        if fault is None:
+            raise
+        raise fault from error
+
+
+def unavailable(error: BaseException) -> Unavailable | None:
+    """The kind of a fault that a later try may not meet: locked, full, unreadable.
+
+    None for any other error, such as a faulty statement or a damaged file.
+    """
+    if isinstance(error, Unavailable):
+        return error
+    if isinstance(error, OSError):
+        return StorageFull() if error.errno in _NO_ROOM else None
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.OperationalError):
+        return None
+    # Errors that Python's driver raises by itself have no code.
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code in _FULL:
+        return StorageFull()
+    return None if code == sqlite3.SQLITE_ERROR else Unavailable()
 
 
 def rowcount(result: Any) -> int:

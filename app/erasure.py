@@ -1,10 +1,15 @@
 """Erasure of a dataset: its jobs, rows, reports and, if requested, its releases.
 
 Erasure has two steps. The first is one transaction, after which nothing of the dataset can be
-read. The second deletes the bytes; if the process stops before its end, the next start repeats it.
+read. The second deletes the bytes. If the process stops before its end, or the disk has no room to
+overwrite them, the next start or a chore of the service does the rest.
 """
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -13,14 +18,19 @@ from app.access import permission
 from app.database import Database, now
 from app.datasets import repository
 from app.datasets.staging import StagingArea
+from app.problems import Unavailable
 from app.queue import jobs
+from app.releases import repository as released
 from app.releases import service as releases
 from app.reports import service as reports
 from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
 from app.storage.blobs import BlobStore
-from app.storage.reclaim import reclaim
+from app.storage.reclaim import free_bytes, reclaim
+
+# Free pages inside the file that are returned to the system, even if nothing else was left.
+RECLAIMED_BYTES = 16 * 1024**2
 
 
 def erase(
@@ -57,12 +67,35 @@ def erase(
 
 
 def purge(database: Database, settings: Settings, collections: list[str]) -> None:
-    """Delete blobs and staged files permanently; call after the erasing transaction committed."""
-    for collection in collections:
-        BlobStore(database).delete(collection)
-    sweep_staging(database, settings)
-    # Last: it empties the log, which still holds older images of the deleted pages.
-    reclaim(database)
+    """Delete blobs and staged files permanently; call after the erasing transaction committed.
+
+    Raises `Unavailable` if the store takes only a part of it; `finish_interrupted` does the rest.
+    """
+    with _bytes_remain("The dataset is erased: nothing of it can be read any more."):
+        for collection in collections:
+            BlobStore(database).delete(collection)
+        sweep_staging(database, settings)
+        # Last: it empties the log, which still holds older images of the deleted pages.
+        reclaim(database)
+
+
+def purge_sample(database: Database, sample_id: str) -> None:
+    """Delete the rows of a sample, after the transaction that deleted it; raises as `purge`."""
+    with _bytes_remain("The sample is deleted: its rows can no longer be read."):
+        BlobStore(database).delete(sample_id)
+
+
+@contextlib.contextmanager
+def _bytes_remain(what_holds: str) -> Iterator[None]:
+    """Say with a fault of the store what is true already."""
+    try:
+        yield
+    except Unavailable as fault:
+        raise type(fault)(
+            f"{what_holds} Some bytes remain on the disk: the service deletes them as soon as it"
+            " can. Send the request again to see whether it has.",
+            retry_after_s=int(fault.headers["Retry-After"]),
+        ) from fault
 
 
 def sweep_staging(database: Database, settings: Settings) -> None:
@@ -73,10 +106,32 @@ def sweep_staging(database: Database, settings: Settings) -> None:
     StagingArea(settings).sweep(wanted)
 
 
+class _NeededAgain(Exception):
+    """What was left over is being filled anew."""
+
+
 def finish_interrupted(database: Database, settings: Settings) -> None:
-    """At start-up: delete staged files and chunks that a stopped process left behind."""
+    """Delete staged files and chunks that nothing refers to, and return the room.
+
+    They were left by a process that was stopped, or a disk that was full, on the way. Requests and
+    jobs may run meanwhile. Raises `Unavailable`.
+    """
     sweep_staging(database, settings)
     with database.read() as session:
-        leftovers = repository.leftovers(session)
-    if leftovers:
-        purge(database, settings, leftovers)
+        found = [*repository.leftovers(session), *released.leftovers(session)]
+    for collection in found:
+        with contextlib.suppress(_NeededAgain):
+            BlobStore(database).delete(collection, unit=partial(_unneeded, database, collection))
+    if found or free_bytes(database) >= RECLAIMED_BYTES:
+        reclaim(database)
+
+
+@contextlib.contextmanager
+def _unneeded(database: Database, collection: str) -> Iterator[Session]:
+    """A unit of work as long as nothing refers to the collection."""
+    with database.write() as session:
+        if not repository.leftovers(session, collection) and not released.leftovers(
+            session, collection
+        ):
+            raise _NeededAgain
+        yield session

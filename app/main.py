@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 
@@ -14,6 +15,7 @@ from app.database import Database
 from app.datasets.master_key import require_master_key
 from app.erasure import finish_interrupted
 from app.integrity.sealing import prepare_secrets
+from app.problems import Unavailable
 from app.releases.catalogue import Catalogue
 from app.releases.refusals import HiddenRefusals
 from app.routers import (
@@ -31,14 +33,17 @@ from app.routers import (
     samples,
     synthesizers,
 )
+from app.routers.health import Supervised
 from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
 from app.storage.encryption import Keyring
 
-# What runs in parallel to the application, from its start to its end.
-Companion = Callable[[Settings], AbstractContextManager[object]]
+# What runs in parallel to the application, from its start to its end, and tells how it is.
+Companion = Callable[[Settings], AbstractContextManager[Supervised | None]]
+
+log = logging.getLogger("halftone.server")
 
 
 def __getattr__(name: str) -> FastAPI:
@@ -50,9 +55,12 @@ def __getattr__(name: str) -> FastAPI:
     return create_app(companion=supervision)
 
 
-def create_app(
-    settings: Settings | None = None, companion: Companion = contextlib.nullcontext
-) -> FastAPI:
+def nothing_beside(_: Settings) -> AbstractContextManager[None]:
+    """No companion: workers and maintenance run elsewhere, or not at all."""
+    return contextlib.nullcontext()
+
+
+def create_app(settings: Settings | None = None, companion: Companion = nothing_beside) -> FastAPI:
     """The HTTP application on the store of the settings; `companion` may run its workers."""
     settings = settings or get_settings()
     app = FastAPI(
@@ -70,6 +78,7 @@ def create_app(
     )
     app.state.settings = settings
     app.state.companion = companion
+    app.state.supervised = None
     app.state.keyring = Keyring(settings)
     app.state.catalogue = Catalogue(settings)
     app.state.refusals = HiddenRefusals()
@@ -107,7 +116,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     )
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     # Before the first request: an erasure that was interrupted must be complete.
-    await anyio.to_thread.run_sync(finish_interrupted, database, settings)
+    await anyio.to_thread.run_sync(_finish_erasures, database, settings)
     try:
         async with _companion(app), releases.event_feed(app):
             yield
@@ -115,10 +124,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         database.close()
 
 
+def _finish_erasures(database: Database, settings: Settings) -> None:
+    try:
+        finish_interrupted(database, settings)
+    except Unavailable as error:
+        # A service on a full disk must start, so that something can be erased.
+        log.warning("an erasure will be finished later: %s", error.title)
+
+
 @contextlib.asynccontextmanager
 async def _companion(app: FastAPI) -> AsyncIterator[None]:
     companion = app.state.companion(app.state.settings)
-    await anyio.to_thread.run_sync(companion.__enter__)
+    app.state.supervised = await anyio.to_thread.run_sync(companion.__enter__)
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ HalftoneError
 ├── TooManyRequests           429
 ├── HeadTooLarge              431
 └── Unavailable               503
+    └── StorageFull           507
 """
 
 from __future__ import annotations
@@ -254,6 +255,20 @@ class Unavailable(HalftoneError):
         retry_after_s: int = 1,
     ) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class StorageFull(Unavailable):
+    """The disk of the store is full; nothing was changed."""
+
+    status, slug, title = 507, "storage-full", "No space left"
+
+    def __init__(
+        self,
+        detail: str = "The disk of the store is full. Nothing was changed; send the request again"
+        " once the operator has made room.",
+        retry_after_s: int = 60,
+    ) -> None:
+        super().__init__(detail, retry_after_s)
 
 
 def problem_types() -> dict[str, type[HalftoneError]]:

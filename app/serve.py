@@ -21,7 +21,7 @@ from app.main import create_app
 from app.security.bootstrap import preset_key
 from app.settings import Settings
 from app.storage.encryption import Keyring
-from app.supervision import supervision
+from app.supervision import Supervision, supervision
 
 log = logging.getLogger("halftone.server")
 
@@ -46,8 +46,9 @@ def serve(settings: Settings) -> None:
         migrate.to_head(settings.url)
         with contextlib.closing(Database(settings.url)) as database:
             require_master_key(database, settings)
-        with supervision(settings) as pool:
-            server = _Server(_configuration(settings), listener, on_stop=pool.stop_claiming)
+        with supervision(settings) as beside:
+            configuration = _configuration(settings, beside)
+            server = _Server(configuration, listener, on_stop=beside.pool.stop_claiming)
             with _signals_after(server):
                 server.run(sockets=[listener])
 
@@ -61,9 +62,9 @@ def _listen(settings: Settings) -> socket.socket:
         raise AddressTaken(f"cannot listen on {where}: {error.strerror}") from error
 
 
-def _configuration(settings: Settings) -> uvicorn.Config:
+def _configuration(settings: Settings, beside: Supervision) -> uvicorn.Config:
     return uvicorn.Config(
-        create_app(settings),
+        create_app(settings, companion=lambda _: contextlib.nullcontext(beside)),
         http=BoundedHttp,
         # No route speaks WebSocket; its handshake would have limits of its own.
         ws="none",

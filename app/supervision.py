@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from app.database import Database
 from app.integrity.startup import check_datasets, check_ledgers
+from app.jobs.chores import Chores
 from app.jobs.housekeeping import Housekeeping
 from app.jobs.memory import close_memory
 from app.jobs.pool import WorkerPool
@@ -14,8 +16,24 @@ from app.jobs.subjects import OUTCOMES
 from app.settings import Settings
 
 
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """The workers of a server, and how its chores are doing."""
+
+    pool: WorkerPool
+    chores: tuple[Chores, ...]
+
+    def in_trouble(self) -> list[str]:
+        """Names of the chores that keep failing."""
+        return [name for each in self.chores for name in each.in_trouble()]
+
+    def failures(self) -> dict[str, int]:
+        """How often each chore has failed since the start."""
+        return {name: count for each in self.chores for name, count in each.failures().items()}
+
+
 @contextlib.contextmanager
-def supervision(settings: Settings) -> Iterator[WorkerPool]:
+def supervision(settings: Settings) -> Iterator[Supervision]:
     """Workers and maintenance for a server on a migrated store, until the block ends.
 
     Accounts whose ledger does not add up are suspended first, and damaged tables told from whole
@@ -26,7 +44,7 @@ def supervision(settings: Settings) -> Iterator[WorkerPool]:
     try:
         check_ledgers(database)
         check_datasets(database)
-        with Housekeeping(database, settings, OUTCOMES), WorkerPool(settings) as pool:
-            yield pool
+        with Housekeeping(database, settings, OUTCOMES) as chores, WorkerPool(settings) as pool:
+            yield Supervision(pool, (chores.chores, pool.chores))
     finally:
         database.close()

@@ -107,11 +107,14 @@ def staged_names(session: Session) -> set[str]:
     return {str(wire["name"]) for wire in staged if wire is not None}
 
 
-def leftovers(session: Session) -> list[str]:
-    """Datasets that have chunks but no table: an erasure or a run was interrupted."""
+def leftovers(session: Session, dataset_id: str | None = None) -> list[str]:
+    """Datasets, or one alone, that have chunks but no table: something was interrupted."""
     left = select(ChunkRow.collection).where(ChunkRow.collection == DatasetRow.id).exists()
     without_table = DatasetRow.state.in_(("awaiting_data", "rejected", "erased"))
-    return list(session.scalars(select(DatasetRow.id).where(without_table, left)))
+    query = select(DatasetRow.id).where(without_table, left)
+    if dataset_id is not None:
+        query = query.where(DatasetRow.id == dataset_id)
+    return list(session.scalars(query))
 
 
 def of_account(session: Session, account_id: str) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from app.database import new_id
+from app.database import new_id, store_faults
 from app.settings import Settings
 from app.storage.blobs import BlobFile
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, Keyring
@@ -54,7 +54,8 @@ class StagedFile:
 class StagedWriter:
     """Receives an upload. The file is deleted at the end of the block unless `keep` was called.
 
-    The file stays locked as long as the writer exists, so that a sweep does not delete it.
+    The file stays locked as long as the writer exists, so that a sweep does not delete it. Every
+    step raises `StorageFull` where the disk is full.
     """
 
     def __init__(self, folder: Path, keyring: Keyring) -> None:
@@ -73,8 +74,11 @@ class StagedWriter:
     def __exit__(self, *error: object) -> None:
         if not self._kept:
             self._path.unlink(missing_ok=True)
-        self._file.close()
+        # On a full disk, closing fails to write what is still held of a file that is gone.
+        with contextlib.suppress(OSError):
+            self._file.close()
 
+    @store_faults()
     def write(self, data: bytes) -> None:
         self._digest.update(data)
         self.size_bytes += len(data)
@@ -87,6 +91,7 @@ class StagedWriter:
             self._seal(bytes(self._held[:FRAME_BYTES]))
             del self._held[:FRAME_BYTES]
 
+    @store_faults()
     def finish(self, *, media_type: str | None = None) -> StagedFile:
         """Make the complete file durable, so that the upload can be acknowledged."""
         if self._held:
@@ -116,6 +121,7 @@ class StagingArea:
         self._folder = settings.data / "staging"
         self._keyring = Keyring(settings)
 
+    @store_faults()
     def writer(self) -> StagedWriter:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return StagedWriter(self._folder, self._keyring)

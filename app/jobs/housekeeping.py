@@ -1,16 +1,16 @@
-"""Regular maintenance of the store: checkpoints, lost leases, expired samples, old folders."""
+"""Regular maintenance of the store: checkpoints, lost leases, expired samples,
+erasures that were interrupted, old folders."""
 
 from __future__ import annotations
 
-import logging
-import threading
+import contextlib
 import time
-from collections.abc import Callable, Mapping
-
-from sqlalchemy.exc import DBAPIError
+from collections.abc import Mapping
 
 from app.database import Database
+from app.erasure import finish_interrupted
 from app.jobs import liveness
+from app.jobs.chores import Chores
 from app.problems import Unavailable
 from app.queue import jobs
 from app.queue.leases import LeaseWatch
@@ -28,10 +28,10 @@ PATIENCE_S, LAST_PATIENCE_S = 0.2, 2.0
 # Often, because a user waits for a job whose worker was lost; the rest is only tidying.
 LEASES_S = 1.0
 SAMPLES_S = 30.0
+# For what a full disk, or a process that was stopped, left over.
+ERASURE_S = 60.0
 FOLDERS_S = 60.0
 _LOOK_S = 0.25
-
-log = logging.getLogger("halftone.store")
 
 
 class Housekeeping:
@@ -47,20 +47,30 @@ class Housekeeping:
         self._database = database
         self._settings = settings
         self._outcomes = outcomes
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
         self._checkpointed = time.monotonic()
         self._leases = LeaseWatch()
+        self.chores = Chores(
+            "housekeeping",
+            {
+                "checkpoint": (self._checkpoint, _LOOK_S),
+                "leases": (self._take_from_lost, LEASES_S),
+                "samples": (self._drop_samples, SAMPLES_S),
+                "erasure": (lambda: finish_interrupted(database, settings), ERASURE_S),
+                "folders": (folders.remove_left_behind, FOLDERS_S),
+            },
+            look_s=_LOOK_S,
+        )
 
     def __enter__(self) -> Housekeeping:
-        self.take_from_dead()
-        self._thread.start()
+        # As a chore: a full disk must not keep a service from starting.
+        self.chores.do("leases")
+        self.chores.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        _try(lambda: self._database.checkpoint(patience_s=LAST_PATIENCE_S))
+        self.chores.stop()
+        with contextlib.suppress(Unavailable):
+            self._database.checkpoint(patience_s=LAST_PATIENCE_S)
 
     def take_from_dead(self) -> None:
         """Queue again the jobs of workers that died on this machine."""
@@ -69,20 +79,6 @@ class Housekeeping:
         for name in dead:
             with self._database.write() as session:
                 report_ends(session, jobs.expire_worker(session, name), self._outcomes)
-
-    def _run(self) -> None:
-        every: dict[Callable[[], object], float] = {
-            self._checkpoint: _LOOK_S,
-            self._take_from_lost: LEASES_S,
-            self._drop_samples: SAMPLES_S,
-            folders.remove_left_behind: FOLDERS_S,
-        }
-        due = dict.fromkeys(every, 0.0)
-        while not self._ended.wait(_LOOK_S):
-            for task, at in due.items():
-                if time.monotonic() >= at:
-                    _try(task)
-                    due[task] = time.monotonic() + every[task]
 
     def _checkpoint(self) -> None:
         size = self._database.wal_bytes()
@@ -98,7 +94,7 @@ class Housekeeping:
         with self._database.read() as session:
             lost = self._leases.run_out(session)
         if lost:
-            with self._database.write() as session:
+            with self._leases.kept_if_unwritten(), self._database.write() as session:
                 report_ends(session, jobs.expire(session, lost), self._outcomes)
 
     def _drop_samples(self) -> None:
@@ -107,14 +103,6 @@ class Housekeeping:
         with self._database.write() as session:
             dropped = samples.drop_expired(session, self._settings)
         # After the commit, so that no row promises bytes that are gone. If the process dies in
-        # between, the bytes are replaced when the sample is made again.
+        # between, or the disk is full, the chore `erasure` deletes them.
         for sample_id in dropped:
             BlobStore(self._database).delete(sample_id)
-
-
-def _try(task: Callable[[], object]) -> None:
-    try:
-        task()
-    # A busy store is normal. The thread must survive it, or maintenance would stop silently.
-    except (Unavailable, DBAPIError) as error:
-        log.warning("a maintenance task will be tried again: %s", type(error).__name__)

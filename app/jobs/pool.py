@@ -11,6 +11,7 @@ import time
 
 from pydantic import SecretStr
 
+from app.jobs.chores import Chores
 from app.jobs.shutdown import Shutdown
 from app.settings import Settings
 
@@ -51,17 +52,17 @@ class WorkerPool:
         self._environment = environment_of(settings)
         self._shutdown = Shutdown(settings.drain_s)
         self._slots = [_Slot() for _ in range(settings.workers)]
-        self._thread = threading.Thread(target=self._run, name="workers", daemon=True)
+        self.chores = Chores("workers", {"workers": (self._restart_ended, 0.0)}, look_s=_LOOK_S)
 
     def __enter__(self) -> WorkerPool:
         for slot in self._slots:
             slot.start(self._environment)
-        self._thread.start()
+        self.chores.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop_claiming()
-        self._thread.join()
+        self.chores.stop()
         deadline = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
         for slot in self._slots:
             slot.end_by(deadline)
@@ -70,13 +71,13 @@ class WorkerPool:
         """Signal workers to finish their job and to claim no other; returns at once."""
         if not self._shutdown.requested:
             self._shutdown.request()
+            self.chores.request_stop()
             for slot in self._slots:
                 slot.terminate()
 
-    def _run(self) -> None:
-        while not self._shutdown.wait(_LOOK_S):
-            for slot in self._slots:
-                slot.restart_if_ended(self._environment)
+    def _restart_ended(self) -> None:
+        for slot in self._slots:
+            slot.restart_if_ended(self._environment)
 
 
 class _Slot:

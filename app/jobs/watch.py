@@ -11,8 +11,9 @@ from typing import Literal
 
 import psutil
 
+from app.database import store_faults
 from app.jobs.shutdown import Shutdown
-from app.problems import Unavailable
+from app.problems import StorageFull, Unavailable
 from app.queue import jobs
 from app.queue.context import JobContext
 from app.queue.jobs import JobCancelled, JobInterrupted, LeaseLost
@@ -77,10 +78,18 @@ class Watch:
         if self._shutdown.overdue:
             raise ShuttingDown
         self._check_limits()
-        with contextlib.suppress(Unavailable):
-            self._check_cancelled()
-            self._beat()
-            self._context.show_progress()
+        try:
+            with store_faults():
+                self._check_cancelled()
+                self._beat()
+                self._context.show_progress()
+        except JobInterrupted:
+            raise
+        except Unavailable:
+            pass
+        except Exception as error:
+            # Without this thread a run would have neither limits nor a lease.
+            log.error("the watch of a job met %s", type(error).__name__)
         # A store that stays busy ends the run as well: by now another worker may own the job.
         if time.monotonic() - self._beaten > self._context.settings.lease_s:
             raise LeaseLost
@@ -108,7 +117,8 @@ class Watch:
             return
         # Before the write, which may wait for the lock: the lease counts from the earlier moment.
         begun = time.monotonic()
-        with self._context.database.write() as session:
+        # No other worker can take the job while the disk is full.
+        with contextlib.suppress(StorageFull), self._context.database.write() as session:
             jobs.heartbeat(session, self._context.claim)
         self._beaten = begun
 

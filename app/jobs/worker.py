@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -10,10 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from types import FrameType
 
-from app.database import Database
+from app.database import Database, store_faults
 from app.datasets.master_key import require_master_key
 from app.engine.catalog import registry
 from app.jobs import liveness
@@ -36,6 +36,8 @@ from app.storage.encryption import Keyring
 IDLE_S = 0.05
 # How often the queue is read even if the store has not changed: leases run out without a write.
 LOOK_ANYWAY_S = 1.0
+# How long a worker rests after a job for which the store had no room.
+FIRST_REST_S, LONGEST_REST_S = 0.5, 30.0
 
 log = logging.getLogger("halftone.jobs")
 
@@ -60,13 +62,14 @@ class Worker:
         self._change = StoreChange(database)
         self._leases = LeaseWatch()
         self._warm = False
+        self._rest_s = 0.0
 
     def work(self) -> None:
         """Run jobs as they come. Returns once a shutdown is requested and the last job ended."""
         while not self._shutdown.requested:
             claim = self.next_claim() if self._change.seen() else None
             if claim is not None:
-                self.run(claim)
+                self._rest_after(self.run(claim))
                 self._change.expect()
             elif not self._warm:
                 warm_up()
@@ -74,19 +77,28 @@ class Worker:
             else:
                 self._shutdown.wait(IDLE_S)
 
-    def run(self, claim: Claim) -> None:
+    def run(self, claim: Claim) -> Unavailable | None:
+        """Run a claimed job; returns why the store could not take what it made."""
         outcomes = self._outcomes[claim.kind]
         context = JobContext(self._database, self._settings, claim, outcomes.progressed)
-        run(context, self._executors[claim.kind], outcomes, self._shutdown)
+        return run(context, self._executors[claim.kind], outcomes, self._shutdown)
+
+    def _rest_after(self, fault: Unavailable | None) -> None:
+        """Wait before the next claim where the store had no room for the last job, ever longer."""
+        if fault is None:
+            self._rest_s = 0.0
+            return
+        self._rest_s = min(max(2 * self._rest_s, FIRST_REST_S), LONGEST_REST_S)
+        self._shutdown.wait(self._rest_s)
 
     def next_claim(self) -> Claim | None:
         """Take the next job, after those of lost workers were queued again."""
         try:
-            with self._database.read() as session:
+            with store_faults(), self._database.read() as session:
                 lost = self._leases.run_out(session)
                 if not lost and not jobs.has_work(session):
                     return None
-            with self._database.write() as session:
+            with self._leases.kept_if_unwritten(), self._database.write() as session:
                 report_ends(session, jobs.expire(session, lost), self._outcomes)
                 return jobs.claim(session, self.name, self._settings.lease_s)
         except Unavailable:
@@ -108,7 +120,11 @@ class StoreChange:
         """Whether another connection committed since, or enough time has passed anyway."""
         # Changes when another connection commits. It costs no query, so that an idle worker can
         # poll 20 times a second.
-        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        try:
+            version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.OperationalError:
+            # The claim meets the same fault, and knows what to do.
+            return True
         if version == self._version and time.monotonic() < self._look_at:
             return False
         self._version = version
@@ -143,7 +159,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     require_master_key(database, settings)
     if not supervised:
         _seal(database, settings)
-    chores = nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
+    chores = contextlib.nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     host = ChildHost(settings)
     host.keep_warm()
     with chores:
@@ -181,8 +197,9 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 def _follow_parent(shutdown: Shutdown) -> None:
     def wait() -> None:
-        while os.read(sys.stdin.fileno(), 1024):
-            pass
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 1024):
+                pass
         # The server is gone: hand the job back at once, so that another worker can continue it.
         shutdown.request(0)
 

@@ -9,13 +9,15 @@ Chandra and Toueg 1996). A new observer gives every worker a whole lease first.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.problems import Unavailable
 from app.queue.models import JobRow
 
 HELD = ("running", "cancelling")
@@ -41,6 +43,16 @@ class LeaseWatch:
         self._clock = clock
         self._looked = clock()
         self._silent_s: dict[Lease, float] = {}
+
+    @contextlib.contextmanager
+    def kept_if_unwritten(self) -> Iterator[None]:
+        """Around a write: where the store takes none, it takes no beat either, and every worker
+        gets a whole lease anew."""
+        try:
+            yield
+        except Unavailable:
+            self._silent_s.clear()
+            raise
 
     def run_out(self, session: Session) -> list[Lease]:
         """Look once more, at least every `LONGEST_LOOK_S` seconds; returns the leases without a

@@ -8,7 +8,9 @@ from datetime import datetime
 from sqlalchemy import (
     ColumnElement,
     Select,
+    String,
     and_,
+    cast,
     delete,
     insert,
     null,
@@ -26,6 +28,7 @@ from app.pages import Place, created_after
 from app.queue.models import JobRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
 from app.security.principals import Principal
+from app.storage.models import ChunkRow
 
 _ADD = insert(ReleaseRow.__table__)  # type: ignore[arg-type]
 
@@ -218,3 +221,23 @@ def _sees(principal: Principal) -> ColumnElement[bool]:
         true() if principal.is_custodian else ~true(), DatasetRow.owner_id == principal.id
     )
     return or_(own, custody)
+
+
+def leftovers(session: Session, collection: str | None = None) -> list[str]:
+    """Releases and samples, or one alone, that have chunks but were withdrawn or dropped."""
+    left = select(ChunkRow.collection)
+    withdrawn = select(ReleaseRow.id).where(
+        ReleaseRow.state.not_in(ACTIVE),
+        # A value that was taken away is JSON's null, one that never was is SQL's.
+        or_(ReleaseRow.certificate.is_(None), cast(ReleaseRow.certificate, String) == "null"),
+        left.where(ChunkRow.collection == ReleaseRow.id).exists(),
+    )
+    dropped = select(SampleRow.id).where(
+        SampleRow.state.in_(("succeeded", "deleted")),
+        SampleRow.dropped,
+        left.where(ChunkRow.collection == SampleRow.id).exists(),
+    )
+    if collection is not None:
+        withdrawn = withdrawn.where(ReleaseRow.id == collection)
+        dropped = dropped.where(SampleRow.id == collection)
+    return [*session.scalars(withdrawn), *session.scalars(dropped)]

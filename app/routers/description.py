@@ -87,6 +87,7 @@ _MEANINGS = {
     428: "Send `If-Match` with the ETag that was read.",
     429: "Too many failed authentications from this address.",
     503: "The store is busy; nothing was changed.",
+    507: "The disk of the store is full; nothing was changed.",
 }
 _PROBLEMS: dict[int, HalftoneError] = {
     400: problems.MalformedRequest("The body is not JSON: Expecting value at line 1 column 1."),
@@ -111,6 +112,7 @@ _PROBLEMS: dict[int, HalftoneError] = {
     428: problems.PreconditionRequired("Send `If-Match` with the ETag from GET of this budget."),
     429: problems.TooManyRequests("Too many failed authentications. Try again later.", 60),
     503: problems.Unavailable(),
+    507: problems.StorageFull(),
 }
 _RETRY_AFTER = {
     "Retry-After": {"description": "Seconds to wait first.", "schema": {"type": "string"}}
@@ -124,6 +126,7 @@ _HEADERS: dict[int, dict[str, Any]] = {
     },
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
+    507: _RETRY_AFTER,
 }
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -170,8 +173,8 @@ def completed(description: dict[str, Any]) -> dict[str, Any]:
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     description["tags"] = TAGS
-    for path, operation in _operations(description):
-        _name_refusals(path, operation)
+    for path, method, operation in _operations(description):
+        _name_refusals(path, method, operation)
         _show_examples(operation)
     return description
 
@@ -182,17 +185,17 @@ def completing(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str,
     return cache(lambda: completed(describe()))
 
 
-def _operations(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, operations in description["paths"].items():
-        for operation in operations.values():
-            yield path, operation
+        for method, operation in operations.items():
+            yield path, method, operation
 
 
-def _name_refusals(path: str, operation: dict[str, Any]) -> None:
+def _name_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]
-    for status in _following_from_form(operation):
+    for status in _following_from_form(method, operation):
         responses.setdefault(str(status), {"description": _MEANINGS[status]})
     for status, response in responses.items():
         if int(status) >= 400:
@@ -205,7 +208,7 @@ def _name_refusals(path: str, operation: dict[str, Any]) -> None:
     operation["responses"] = dict(sorted(responses.items()))
 
 
-def _following_from_form(operation: dict[str, Any]) -> list[int]:
+def _following_from_form(method: str, operation: dict[str, Any]) -> list[int]:
     statuses = []
     if "requestBody" in operation:
         statuses += [400, 408, 413, 415, 422]
@@ -213,6 +216,8 @@ def _following_from_form(operation: dict[str, Any]) -> list[int]:
         statuses.append(422)
     if operation.get("security"):
         statuses += [401, 429, 503]
+        if method != "get":
+            statuses.append(507)
     return statuses
 
 

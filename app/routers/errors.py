@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
-from app.database import is_unavailable
+from app.database import unavailable
 from app.engine.json_pointer import pointer
 from app.problems import (
     PROBLEM_TYPE,
@@ -118,11 +118,19 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DBAPIError)
     def store(request: Request, error: DBAPIError) -> Response:
-        if is_unavailable(error):
-            return problem(request, Unavailable())
+        fault = unavailable(error)
+        if fault is not None:
+            return problem(request, fault)
         # Types only: the text of an error could hold rows or keys.
         log.error("store error of type %s at %s", type(error.orig).__name__, request.url.path)
         return problem(request, InternalError())
+
+    @app.exception_handler(OSError)
+    def system(request: Request, error: OSError) -> Response:
+        fault = unavailable(error)
+        if fault is None:
+            raise error
+        return problem(request, fault)
 
     @app.exception_handler(Exception)
     def unforeseen(request: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from app import erasure
 from app.idempotency import Attempt
 from app.releases import downloads, sampling, service, views
 from app.releases import samples as sample_life
@@ -27,7 +28,6 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import ReleaseId, SampleId
 from app.routers.wire import ExactRoute
-from app.storage.blobs import BlobStore
 
 router = APIRouter(prefix="/v1", tags=["samples"], route_class=ExactRoute)
 
@@ -102,7 +102,7 @@ def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep)
         sample, _, _ = sample_life.visible(session, principal, sample_id)
         sample_life.delete(session, sample)
     # After the commit, so that no row refers to bytes that are gone.
-    BlobStore(database).delete(sample_id)
+    erasure.purge_sample(database, sample_id)
     return Response(status_code=204)
 
 

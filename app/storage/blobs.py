@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_if_new
 from sqlalchemy.orm import Session
 
 from app.database import Database
+from app.problems import StorageFull
 from app.storage import inventory
 from app.storage.encryption import OVERHEAD_BYTES, Cipher, SealBroken
 from app.storage.models import ChunkRow, CollectionRow, StoredRow
@@ -178,12 +179,26 @@ class BlobStore:
     def delete(
         self, collection: str, part: str | None = None, *, unit: WriteUnit | None = None
     ) -> None:
-        """Drop a part, or a whole collection; a few chunks to a transaction."""
+        """Drop a part, or a whole collection; a few chunks to a transaction.
+
+        Raises `StorageFull` where there is not even room to overwrite one chunk.
+        """
         unit = unit or self._database.write
+        at_once, was_emptied = DELETED_AT_ONCE, False
         while True:
-            with unit() as session:
-                if not delete_some(session, collection, part):
-                    return
+            try:
+                with unit() as session:
+                    if not delete_some(session, collection, part, at_once):
+                        return
+            except StorageFull:
+                if was_emptied:
+                    raise
+                # What is deleted is overwritten, in the log at first: on a disk that is nearly full
+                # the log is emptied for each chunk.
+                self._database.checkpoint()
+                at_once, was_emptied = 1, True
+            else:
+                was_emptied = False
 
     def size(self, collection: str, part: str | None = None) -> int:
         """Stored bytes of a part or a collection; 0 if there is none."""
@@ -250,7 +265,9 @@ class BlobFile(io.RawIOBase):
         return filled
 
 
-def delete_some(session: Session, collection: str, part: str | None = None) -> bool:
+def delete_some(
+    session: Session, collection: str, part: str | None = None, at_once: int = DELETED_AT_ONCE
+) -> bool:
     """Drop a few chunks in the caller's transaction; whether there were any."""
     inventory.forget(session, collection, part)
     rows = select(ChunkRow.part, ChunkRow.sequence, ChunkRow.size_bytes).where(
@@ -258,7 +275,7 @@ def delete_some(session: Session, collection: str, part: str | None = None) -> b
     )
     if part is not None:
         rows = rows.where(ChunkRow.part == part)
-    keys = session.execute(rows.limit(DELETED_AT_ONCE)).all()
+    keys = session.execute(rows.limit(at_once)).all()
     for found, sequence, _ in keys:
         session.execute(
             delete(ChunkRow).where(

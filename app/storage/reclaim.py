@@ -14,18 +14,25 @@ def reclaim(database: Database) -> None:
     """Shrink the file and empty the log; call after the erasing transaction has committed.
 
     `secure_delete` has overwritten what was deleted, but the log still holds older images of
-    those pages until it is truncated. Other writers get their turn between two steps.
+    those pages until it is truncated. Other writers get their turn between two steps. Raises
+    `Unavailable`.
     """
     while _freed_some(database):
         pass
     database.checkpoint()
 
 
+def free_bytes(database: Database) -> int:
+    """Bytes of the file that hold nothing."""
+    with database.read_engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+        size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+    return int(pages * size)
+
+
 def _freed_some(database: Database) -> bool:
     """Return some free pages; whether any are left."""
-    with database.lock.held(), database.write_engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
+    with database.raw_writer() as raw:
         before = _free_pages(raw)
         # A step of this statement frees one page; `execute` would take a single step of it.
         raw.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -13,10 +15,11 @@ from sqlalchemy.orm import Session
 
 import app.tables  # noqa: F401
 from app.database import Base, Database
+from app.jobs import run as run_module
 from app.jobs.run import Execute
 from app.jobs.shutdown import Shutdown
-from app.jobs.worker import Worker
-from app.problems import Unavailable
+from app.jobs.worker import FIRST_REST_S, Worker
+from app.problems import StorageFull, Unavailable
 from app.queue import jobs
 from app.queue.context import JobContext, ProgressEvent
 from app.queue.leases import LeaseWatch
@@ -204,10 +207,67 @@ def test_a_lost_lease_stores_nothing(database: Database) -> None:
     assert log.told == ["started"]
 
 
-def test_a_busy_store_leaves_the_job_to_its_lease(database: Database) -> None:
-    row, log = run_one(database, fail_with(Unavailable()))
-    assert row.state == "running"
+@pytest.mark.parametrize(
+    "fault",
+    [Unavailable(), StorageFull(), OSError(errno.ENOSPC, "no space"), "a write"],
+    ids=["busy", "full", "no space for a file", "no space in the store"],
+)
+def test_a_job_for_which_the_store_has_no_room_waits_and_keeps_its_reruns(
+    database: Database, fault: Exception | str
+) -> None:
+    def execute(context: JobContext) -> None:
+        if isinstance(fault, Exception):
+            raise fault
+        with database.raw_writer() as raw:
+            raw.execute("PRAGMA max_page_count = 1")  # SQLite takes the size that it has
+        try:
+            with context.fenced() as session:
+                session.execute(update(JobRow).values(private_detail="x" * 100_000))
+        finally:
+            with database.raw_writer() as raw:
+                raw.execute(f"PRAGMA max_page_count = {2**30}")
+
+    row, log = run_one(database, execute)
+    assert (row.state, row.losses, row.private_detail) == ("queued", 0, None)
     assert log.told == ["started"]
+
+
+def test_an_end_that_the_store_does_not_take_is_stored_once_it_does(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def ending(*given: Any) -> Any:
+        tries.append(given)
+        if len(tries) < 3:
+            raise StorageFull
+        return kept(*given)
+
+    kept = jobs.ending
+    monkeypatch.setattr(jobs, "ending", ending)
+    monkeypatch.setattr(run_module, "FIRST_PAUSE_S", 0.01)
+    row, log = run_one(database, fail_with(ValueError("one")))
+    assert (row.state, row.losses, len(tries)) == ("failed", 0, 3)
+    assert log.told == ["started", "failed"]
+
+
+def test_a_worker_rests_ever_longer_while_there_is_no_room(database: Database) -> None:
+    shutdown = Shutdown(0)
+    rests: list[float] = []
+
+    def rest(seconds: float) -> bool:
+        rests.append(seconds)
+        if len(rests) == 3:
+            shutdown.request()
+        return shutdown.requested
+
+    enqueue(database, Settings())
+    no_room = {"fit": fail_with(StorageFull())}
+    worker = Worker(database, Settings(), no_room, {"fit": Log().outcomes()}, shutdown)
+    shutdown.wait = rest  # type: ignore[method-assign]
+    worker.work()
+    assert rests == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
+    assert job(database).losses == 0
 
 
 def test_a_shutdown_queues_the_job_again_after_the_drain(database: Database) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 import app.tables  # noqa: F401
 from app.database import Base, Database
+from app.problems import StorageFull
 from app.queue import jobs
 from app.queue.jobs import Claim
 from app.queue.leases import LONGEST_LOOK_S, Lease, LeaseWatch
@@ -132,3 +133,15 @@ def test_a_lease_of_the_version_before_has_run_out(database: Database, held: Cla
         session.execute(update(JobRow).values(lease_s=None))
     with database.read() as session:
         assert [lease.job_id for lease in LeaseWatch().run_out(session)] == [held.job_id]
+
+
+def test_a_store_that_takes_no_write_takes_no_job(database: Database, held: Claim) -> None:
+    """On a full disk no worker can beat, and the one that sees its silence cannot write either."""
+    clock = Clock()
+    watch = LeaseWatch(clock)
+    looks(database, watch, clock, LEASE_S)
+    with pytest.raises(StorageFull), watch.kept_if_unwritten():
+        raise StorageFull
+    assert looks(database, watch, clock, LEASE_S) == []
+    beat(database, held)
+    assert looks(database, watch, clock, LEASE_S) == []
