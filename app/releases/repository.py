@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import (
@@ -32,6 +32,8 @@ from app.storage.models import ChunkRow
 
 _ADD = insert(ReleaseRow.__table__)  # type: ignore[arg-type]
 
+# Values bound in one statement.
+_MOST_IDS = 200
 ACTIVE = ("queued", "running", "cancelling")
 # Samples that are shown with a release; further ones are on the pages of its list of samples.
 MOST_SHOWN = 100
@@ -68,6 +70,17 @@ def visible_release(
     """The release and its dataset, for the requester and the dataset's custodian."""
     found = session.execute(_visible(principal).where(ReleaseRow.id == release_id)).first()
     return None if found is None else (found[0], found[1])
+
+
+def visible_among(session: Session, principal: Principal, release_ids: Collection[str]) -> set[str]:
+    """Those of these releases that the principal may see."""
+    ids = sorted(release_ids)
+    found: set[str] = set()
+    for first in range(0, len(ids), _MOST_IDS):
+        some = ReleaseRow.id.in_(ids[first : first + _MOST_IDS])
+        query = _visible(principal).with_only_columns(ReleaseRow.id)
+        found.update(session.scalars(query.where(some)))
+    return found
 
 
 def visible_releases(

@@ -274,7 +274,11 @@ def follow_release(
         ),
     ] = None,
 ) -> Response:
-    """Server-sent events; a comment is sent every 15 seconds to keep the connection open."""
+    """Server-sent events; a comment is sent every 15 seconds to keep the connection open.
+
+    The stream ends early, within a second, once the key is revoked or the release is no longer
+    visible to the caller.
+    """
     release, _ = service.visible(session, principal, release_id)
     # A number beyond the last event would make the stream wait for an event that never comes.
     seen = min(int(last_event_id or 0), events.latest(session, release.id))
@@ -285,8 +289,9 @@ def follow_release(
     # The session ends before the stream starts: a long stream must not keep a snapshot of the
     # store.
     feed: Feed = request.app.state.feed
+    assert principal.key_id is not None
     return StreamingResponse(
-        feed.follow(release.id, seen),
+        feed.follow(release.id, principal.key_id, seen),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ _KEY_WITH_OWNER = (
     .join(PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id)
     .where(ApiKeyRow.digest == bindparam("digest"))
 )
+# Values bound in one statement.
+_MOST_IDS = 200
 Listed = TypeVar("Listed", PrincipalRow, ApiKeyRow)
 
 
@@ -32,6 +34,19 @@ def _page(
 def key_with_owner(session: Session, digest: str) -> tuple[ApiKeyRow, PrincipalRow] | None:
     found = session.execute(_KEY_WITH_OWNER, {"digest": digest}).first()
     return None if found is None else (found[0], found[1])
+
+
+def keys_with_owners(
+    session: Session, key_ids: Collection[str]
+) -> Iterator[tuple[ApiKeyRow, PrincipalRow]]:
+    """Keys by their ids, a bounded number to a query."""
+    ids = sorted(key_ids)
+    for first in range(0, len(ids), _MOST_IDS):
+        query = select(ApiKeyRow, PrincipalRow).join(
+            PrincipalRow, PrincipalRow.id == ApiKeyRow.principal_id
+        )
+        chosen = query.where(ApiKeyRow.id.in_(ids[first : first + _MOST_IDS]))
+        yield from ((row, owner) for row, owner in session.execute(chosen))
 
 
 def principal(session: Session, principal_id: str) -> PrincipalRow | None:

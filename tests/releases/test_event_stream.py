@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from release_world import World, colours
+from forge import eventually
+from release_world import Client, World, colours
+from sqlalchemy import event
 
+from app.database import now
 from app.releases import feed
 from app.releases import service as life
+from app.security.models import ApiKeyRow, PrincipalRow
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,86 @@ def test_a_reader_follows_a_release_while_it_runs(
     reader.join(20)
     assert [event.type for event in parsed(read[0])][-2:] == ["state", "end"]
     assert ": keep-alive" in read[0]
+
+
+def _disable(row: PrincipalRow) -> None:
+    row.state = "disabled"
+
+
+def _take_custody_away(row: PrincipalRow) -> None:
+    row.is_custodian = False
+
+
+LOSSES: dict[str, tuple[str, Callable[[PrincipalRow], None] | str]] = {
+    "the key is revoked": ("ann", "revoked_at"),
+    "the key expires": ("ann", "expires_at"),
+    "the principal is disabled": ("ann", _disable),
+    "the custodian is none any more": ("custodian", _take_custody_away),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_stream_ends_when_its_reader_may_no_longer_read(
+    service: World, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """A revoked key had gone on reading until the release ended; other readers read on."""
+    monkeypatch.setattr(feed, "KEEP_ALIVE_S", 0.02)
+    who, change = LOSSES[loss]
+    dataset = service.add_dataset()
+    ann = service.add_analyst("ann")
+    service.grant(dataset, "ann")
+    release = ann.release(dataset).json()["id"]
+    reading = {name: _Reader(service.client(name), release) for name in ("ann", "custodian")}
+    other = "ann" if who == "custodian" else "custodian"
+    streams = service.http.app.state.feed._streams  # type: ignore[attr-defined]
+    eventually(lambda: sum(stream.seen for stream in streams) == 2, "both to read")
+    with service.database.write() as session:
+        owner = session.get_one(PrincipalRow, service.principal_id(who))
+        if callable(change):
+            change(owner)
+        else:
+            key = session.query(ApiKeyRow).filter_by(principal_id=owner.id).one()
+            setattr(key, change, now())
+    reading[who].join(20)
+    assert not reading[who].is_alive()
+    assert "event: end" not in reading[who].text
+    assert reading[other].is_alive()
+    with service.database.write() as session:
+        life.cancelled(session, release)
+    reading[other].join(20)
+    assert "event: end" in reading[other].text
+    refused = service.client(who).get(f"/v1/releases/{release}/events")
+    assert refused.status_code in (401, 404)
+
+
+class _Reader(threading.Thread):
+    """Follows a release to the end of the stream."""
+
+    def __init__(self, client: Client, release: str) -> None:
+        super().__init__(daemon=True)
+        self.text = ""
+        self._client, self._release = client, release
+        self.start()
+
+    def run(self) -> None:
+        self.text = self._client.get(f"/v1/releases/{self._release}/events").text
+
+
+def test_rights_are_looked_up_for_all_streams_together(service: World) -> None:
+    """Two statements for one key, however many streams it has."""
+    dataset = service.add_dataset(epsilon="200")
+    made = [service.custodian.release(dataset).json()["id"] for _ in range(3)]
+    with service.database.read() as session:
+        (key,) = session.query(ApiKeyRow.id).one()
+    statements: list[str] = []
+    event.listen(
+        service.database.read_engine,
+        "before_cursor_execute",
+        lambda *given: statements.append(given[2]),
+    )
+    pairs = {(key, release) for release in made} | {("ky_unknown", made[0])}
+    assert feed.Feed(service.database)._allowed(pairs) == {(key, release) for release in made}
+    assert len([text for text in statements if text.startswith("SELECT")]) == 2
 
 
 def test_what_was_told_is_not_told_twice(service: World) -> None:
