@@ -21,6 +21,21 @@ sys.dont_write_bytecode = False
 LONGEST = ("contract", "packaging", "faults", "e2e", "hostile", "reports", "client", "browser")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fault-rounds",
+        type=int,
+        default=1,
+        help="how often to repeat the random kills, full disks and damaged bytes of tests/faults",
+    )
+
+
+@pytest.fixture(scope="session")
+def fault_rounds(request: pytest.FixtureRequest) -> int:
+    rounds: int = request.config.getoption("--fault-rounds")
+    return rounds
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first: the last file to end keeps the other processes waiting least.
 
