@@ -215,10 +215,8 @@ def _verify(parsed: argparse.Namespace) -> int:
             return _report(verify_export(lines))
     with _store() as database, database.read() as session:
         outcome = _report(verify_all(session))
-        checks = [store.release_problems(session)]
-        if not parsed.ledgers_only:
-            checks += [store.file_problems(session), store.chunk_problems(session)]
-        for problem in (problem for check in checks for problem in check):
+        check = store.release_problems if parsed.ledgers_only else store.beyond_ledgers
+        for problem in check(session):
             print(problem)
             outcome = FOUND_PROBLEMS
     print("The store is intact." if outcome == DONE else "The store is NOT intact.")

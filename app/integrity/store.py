@@ -112,6 +112,11 @@ def problems(session: Session) -> Iterator[str]:
     for found in verify_all(session):
         for problem in found.problems:
             yield f"account {found.account_id}: {problem}"
+    yield from beyond_ledgers(session)
+
+
+def beyond_ledgers(session: Session) -> Iterator[str]:
+    """What is wrong with the store apart from its ledgers."""
     yield from release_problems(session)
     yield from file_problems(session)
     yield from part_problems(session)

@@ -33,7 +33,7 @@ from app.storage.models import ChunkRow
 _ADD = insert(ReleaseRow.__table__)  # type: ignore[arg-type]
 
 # Values bound in one statement.
-_MOST_IDS = 200
+_MOST_IDS = 50
 ACTIVE = ("queued", "running", "cancelling")
 # Samples that are shown with a release; further ones are on the pages of its list of samples.
 MOST_SHOWN = 100

@@ -19,7 +19,7 @@ _KEY_WITH_OWNER = (
     .where(ApiKeyRow.digest == bindparam("digest"))
 )
 # Values bound in one statement.
-_MOST_IDS = 200
+_MOST_IDS = 50
 Listed = TypeVar("Listed", PrincipalRow, ApiKeyRow)
 
 

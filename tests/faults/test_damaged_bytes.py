@@ -16,6 +16,7 @@ import pytest
 from release_world import colours, world
 
 from app import cli
+from app.datasets.models import DatasetRow
 
 FLIPS = 40
 
@@ -28,6 +29,9 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for _ in range(2):
             service.custodian.release(dataset)
             service.run_fit(colours(300))
+        with service.database.write() as session:
+            # The rows of the table were never stored: the releases alone are.
+            session.get_one(DatasetRow, dataset).state = "erased"
         assert service.database.checkpoint(patience_s=5)
         path = service.database.path
     monkeypatch.setenv("HALFTONE_DATA", str(tmp_path / "damaged"))
@@ -93,6 +97,15 @@ def test_a_changed_chunk_is_named(
     change(copy, "UPDATE chunks SET data = ? WHERE rowid = ?", damage(data), row)
     assert cli.main(["verify"]) == cli.FOUND_PROBLEMS
     assert "chunk" in capsys.readouterr().out
+
+
+def test_a_chunk_that_is_gone_is_named(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = damaged_copy(whole, tmp_path)
+    change(copy, "DELETE FROM chunks WHERE rowid = ?", some_chunk(copy)[0])
+    assert cli.main(["verify"]) == cli.FOUND_PROBLEMS
+    assert "has not all its chunks" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
