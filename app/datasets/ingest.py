@@ -109,7 +109,7 @@ class _Ingest:
         reader: TableReader | None = None
         try:
             with self._staging.reader(plan.staged) as file:
-                reader = open_table(file, plan.options)
+                reader = open_table(file, plan.options, plan.schema.names)
                 encoder = Encoder(plan.schema, plan.unit, reader.layout)
                 table = _Table(self, plan)
                 content = self._store(file, plan, reader, encoder, table)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.datasets.report import file_wire
 from app.datasets.schemas import FileOut, ProposalOut
 from app.datasets.staging import StagedFile, StagingArea
-from app.engine.files import FileOptions, TableError, open_table
+from app.engine.files import FileOptions, TableError, TableReader, open_table, with_guesses
 from app.engine.importers import (
     import_domain,
     import_nist,
@@ -22,6 +22,7 @@ from app.engine.rows import RowProblem
 from app.engine.schema import SchemaError
 from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
+from app.settings import Settings
 
 # Largest file for a proposal: part of a large table is enough.
 MOST_BYTES = 256 * 1024**2
@@ -33,16 +34,45 @@ _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
-def from_table(staging: StagingArea, staged: StagedFile, options: FileOptions) -> ProposalOut:
+def options_of(settings: Settings, **given: Any) -> FileOptions:
+    """The options of a request's query. Raises `Invalid` with pointers to its parameters."""
+    try:
+        return FileOptions.parse(given, settings.max_upload_bytes)
+    except SchemaError as error:
+        faults = [
+            replace(FieldError(**asdict(p)), pointer=f"/query{p.pointer}") for p in error.errors
+        ]
+        raise Invalid("The parameters cannot be used.", errors=faults) from None
+
+
+def from_table(
+    staging: StagingArea,
+    staged: StagedFile,
+    options: FileOptions,
+    missing: Sequence[str] = (),
+) -> ProposalOut:
     """A proposal from a staged table. Raises `Invalid` for a file that is not a table."""
     with staging.reader(staged) as file:
         try:
+            options, notes = with_guesses(file, options)
+            file.seek(0)
             reader = open_table(file, options)
-            schema = propose(reader)
+            schema = propose(reader, missing)
         except TableError as error:
             faults = [_fault(problem) for problem in error.problems]
             raise Invalid("The file cannot be read as a table.", errors=faults) from None
-    return ProposalOut(schema=schema, unit=None, file=FileOut(**file_wire(reader.report)))
+    detected = file_wire(reader.report)
+    detected["notes"] = [*notes, *detected["notes"]]
+    return ProposalOut(
+        schema=schema, unit=None, file=FileOut(**detected), file_options=_declared(options, reader)
+    )
+
+
+def _declared(options: FileOptions, reader: TableReader) -> dict[str, Any]:
+    """The options with which a dataset reads the file as the proposal did."""
+    report = reader.report
+    found = {"format": report.format, "encoding": report.encoding, "delimiter": report.delimiter}
+    return {**{key: value for key, value in found.items() if value}, **options.to_wire()}
 
 
 def from_document(source: str, document: Any) -> ProposalOut:
@@ -54,7 +84,7 @@ def from_document(source: str, document: Any) -> ProposalOut:
     except SchemaError as error:
         faults = [FieldError(**asdict(problem)) for problem in error.errors]
         raise Invalid("The document cannot be imported.", errors=faults) from None
-    return ProposalOut(schema=schema, unit=unit, file=None)
+    return ProposalOut(schema=schema, unit=unit, file=None, file_options=None)
 
 
 def _plain(document: Any) -> Any:

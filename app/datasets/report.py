@@ -39,7 +39,7 @@ def ingest_report(
         "bounding": None if bounding is None else asdict(bounding),
         "undeclared": _undeclared(totals),
         "constraint_violations": _violations(schema, totals),
-        "file": None if reader is None else file_wire(reader.report),
+        "file": None if reader is None else _file(reader.report, totals),
         "unused_columns": [] if reader is None else _unused(reader, schema),
         "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
         "closed_datasets": list(closed),
@@ -81,6 +81,15 @@ def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
             zip(schema.constraints, totals.violations, strict=True)
         )
     ]
+
+
+def _file(report: FileReport, totals: EncodeTotals) -> dict[str, Any]:
+    notes = [
+        f"{column}: {cells} cells are not {report.encoding or 'utf-8'} text; declare the `encoding`"
+        for column, cells in totals.not_text.items()
+    ]
+    wire = file_wire(report)
+    return {**wire, "notes": [*wire["notes"], *notes]}
 
 
 def file_wire(report: FileReport) -> dict[str, Any]:

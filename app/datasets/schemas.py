@@ -137,9 +137,10 @@ class DatasetIn(_Form):
     file_options: dict[str, Any] | None = Field(
         None,
         alias="file",
-        description="How to read the file, where this should not be detected: `format`,"
-        " `encoding`, `delimiter`, `quote`, `header`, `header_rows`, `skip_rows`, `compression`,"
-        " `decimal`, `comment`.",
+        description="How to read the file: `format`, `encoding` (UTF-8 by default), `delimiter`"
+        " (by default the one that finds the declared names in the header), `quote`, `header`,"
+        " `header_rows`, `skip_rows`, `compression`, `decimal`, `comment`. No row decides how"
+        " others are read.",
         json_schema_extra=FILE_OPTIONS,
     )
     shares_budget_with: str | None = Field(
@@ -371,3 +372,7 @@ class ProposalOut(BaseModel):
     )
     unit: dict[str, Any] | None = Field(description="The privacy unit, if the source states one.")
     file: FileOut | None = Field(description="The detected form of the file, if one was sent.")
+    file_options: dict[str, Any] | None = Field(
+        description="What to declare as `file` with the dataset, so that it reads the file as the"
+        " proposal did. Guesses from rows, which `file` notes, count nowhere else: check them."
+    )

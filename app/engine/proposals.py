@@ -7,7 +7,7 @@ publicly known, corrects it, and removes the mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, cast
@@ -45,23 +45,25 @@ _FORMATS: tuple[tuple[TypeName, str], ...] = (
 )
 
 
-def propose(blocks: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+def propose(blocks: Iterable[pa.RecordBatch], missing: Sequence[str] = ()) -> dict[str, Any]:
     """The wire form of a proposed schema, each field marked `proposed`.
 
     Ranges are rounded outwards to two digits or whole years. A column of more than 200 texts is
-    proposed as free text, which is left out. Reads all blocks in bounded memory.
+    proposed as free text, which is left out. `missing` lists the spellings of null, in place of
+    common ones. Reads all blocks in bounded memory.
     """
+    spellings = ("", *missing) if missing else _MISSING
     guesses: list[_Guess] = []
     names: list[str] = []
     for block in blocks:
         if not guesses:
             names = list(block.schema.names)
-            guesses = [_Guess() for _ in names]
+            guesses = [_Guess(spellings) for _ in names]
         for place, guess in enumerate(guesses):
             guess.see(cells_of(block.column(place), names[place]).texts)
-    missing = sorted(set[str]().union({""}, *(guess.missing for guess in guesses)))
+    found = sorted(set[str]().union({"", *missing}, *(guess.missing for guess in guesses)))
     fields = [_field(names, place, guess.describe()) for place, guess in enumerate(guesses)]
-    return {"fields": fields, "missingValues": missing}
+    return {"fields": fields, "missingValues": found}
 
 
 def _field(names: list[str], place: int, described: dict[str, Any]) -> dict[str, Any]:
@@ -138,13 +140,14 @@ def _all_readings() -> list[_Range]:
 class _Guess:
     """The types that fit all texts of one column so far."""
 
+    spellings: Sequence[str]
     readings: list[_Range] = field(default_factory=_all_readings)
     values: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
 
     def see(self, texts: pa.StringArray) -> None:
         trimmed = pc.unique(pc.utf8_trim_whitespace(texts))
-        is_missing = pc.is_in(trimmed, pa.array(_MISSING))
+        is_missing = pc.is_in(trimmed, pa.array(self.spellings, pa.string()))
         self.missing |= set(trimmed.filter(is_missing).to_pylist())
         present = trimmed.filter(pc.invert(is_missing))
         if not len(present):

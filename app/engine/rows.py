@@ -23,8 +23,8 @@ class RowProblem:
     """A problem of one row. `row` counts data rows from 1, `record` header and skipped rows too.
 
     Blank lines do not count. Both are None for a problem of the whole file. `column` is None if
-    the problem is not of one column. `cause` is `missing`, `unreadable` or `undeclared` for a cell,
-    `row` for a row that cannot be cut into cells, and `file`.
+    the problem is not of one column. `cause` is `missing`, `unreadable`, `undeclared` or `not_text`
+    for a cell, `row` for a row that cannot be cut into cells, and `file`.
     """
 
     row: int | None

@@ -20,7 +20,6 @@ from app.datasets.dictionary_form import DICTIONARY
 from app.datasets.draft import DatasetDraft
 from app.datasets.schemas import DatasetOut, DatasetPatch, IngestReportOut, ProposalOut
 from app.datasets.staging import StagedFile, StagedWriter, StagingArea
-from app.engine.files import FileOptions
 from app.idempotency import Attempt, body_hash, find_replay, remember, settle
 from app.problems import NotFound, NotReady, UnsupportedMedia
 from app.routers import uploads
@@ -309,6 +308,19 @@ async def propose_dictionary(
             " Excerpts, `private-pgm` for a domain.json.",
         ),
     ] = None,
+    encoding: Annotated[
+        str | None, Query(description="Of the text; otherwise UTF-8, or guessed and noted.")
+    ] = None,
+    delimiter: Annotated[
+        str | None, Query(description="Between cells; otherwise read off the header.")
+    ] = None,
+    header: Annotated[
+        bool, Query(description="False if the first row is one of data, not of names.")
+    ] = True,
+    missing: Annotated[
+        str | None,
+        Query(description="Spellings of null, with commas between; otherwise common ones."),
+    ] = None,
 ) -> ProposalOut:
     """Made from the table in the body, which is not kept, or imported with `from`.
 
@@ -319,12 +331,24 @@ async def propose_dictionary(
         if source is not None:
             document = parse_json(await read_limited(request, settings.max_body_bytes))
             return await to_thread.run_sync(proposals.from_document, source, document)
+        options = proposals.options_of(
+            settings,
+            format=file_format,
+            encoding=encoding,
+            delimiter=delimiter,
+            header=header,
+        )
         staging = StagingArea(settings)
         limit = min(settings.max_upload_bytes, proposals.MOST_BYTES)
         with await to_thread.run_sync(staging.writer) as writer:
             staged = await uploads.receive_raw(request, writer, limit)
-            options = FileOptions(format=file_format, max_bytes=settings.max_upload_bytes)
-            return await to_thread.run_sync(proposals.from_table, staging, staged, options)
+            return await to_thread.run_sync(
+                proposals.from_table,
+                staging,
+                staged,
+                options,
+                missing.split(",") if missing else (),
+            )
 
 
 async def _create_from_form(

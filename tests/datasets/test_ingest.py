@@ -412,3 +412,19 @@ def test_packed_codes_are_read_back(dtype: type[np.unsignedinteger[Any]]) -> Non
 def test_other_bytes_are_not_a_block(data: bytes) -> None:
     with pytest.raises(blocks.BlockError):
         blocks.unpack(data)
+
+
+def test_a_table_in_another_encoding_names_the_encoding_that_reads_it(office: Office) -> None:
+    fields = [{**SCHEMA["fields"][0]}, {"name": "sexo", "type": "string"}]
+    fields[1]["constraints"] = {"enum": ["niño", "niña"]}
+    content = "shift,sexo\n1,niño\n2,niña\n".encode("latin-1")
+    made = office.uploaded(content, schema={"fields": fields})
+    assert made["state"] == "rejected"
+    problem = office.custodian.report(made["id"])["problems"][0]
+    assert problem["message"] == r'"ni\xf1o" is not utf-8 text'
+    assert '"encoding" (in cp1252 the cell is "niño")' in problem["remedy"]
+    fields[1]["other"] = "niña"
+    kept = office.uploaded(content, schema={"fields": fields})
+    assert kept["state"] == "ready"
+    notes = office.custodian.report(kept["id"])["file"]["notes"]
+    assert notes == ["sexo: 2 cells are not utf-8 text; declare the `encoding`"]

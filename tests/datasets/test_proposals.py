@@ -99,6 +99,8 @@ def test_numbers_of_an_imported_dictionary_stay_numbers(office: Office) -> None:
         ("?from=nist-dictionary", b'{"AGEP": {"values": {"min": 0', 400, None),
         ("?from=nist", b"[" * 900 + b"]" * 900, 422, None),
         ("?from=sdv", b"{}", 422, "/query/from"),
+        ("?encoding=klingon", CSV.encode(), 422, "/query/encoding"),
+        ("?delimiter=ab", CSV.encode(), 422, "/query/delimiter"),
     ],
 )
 def test_what_cannot_be_read_is_refused(
@@ -109,6 +111,37 @@ def test_what_cannot_be_read_is_refused(
     if pointer is not None:
         assert pointer in {error["pointer"] for error in answer.json()["errors"]}
     assert office.staged_files() == []
+
+
+def test_a_guess_of_a_proposal_is_noted_and_given_as_what_to_declare(office: Office) -> None:
+    text = "sexo;renta\n" + "niño;1,5\nseñora;2,5\n" * 30
+    answer = office.custodian.call(
+        "POST", "/dictionaries/proposals", content=text.encode("latin-1")
+    ).json()
+    assert answer["file_options"] == {"format": "csv", "encoding": "cp1252", "delimiter": ";"}
+    assert "niño" in answer["file"]["notes"][0]
+    assert answer["schema"]["fields"][0]["constraints"]["enum"] == ["niño", "señora"]
+
+
+def test_a_choice_between_encodings_that_differ_is_the_custodians(office: Office) -> None:
+    text = "пол,возраст\n" + "мужчина,30\nженщина,40\n" * 30
+    answer = office.custodian.call("POST", "/dictionaries/proposals", content=text.encode("koi8-r"))
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert 'koi8-r reads "пол"' in error["message"]
+    assert error["remedy"] == "declare `encoding`"
+
+
+def test_what_a_query_declares_is_followed(office: Office) -> None:
+    query = "?delimiter=%7C&encoding=cp437&header=false&missing=none,-1"
+    answer = office.custodian.call(
+        "POST", f"/dictionaries/proposals{query}", content="a,b|1\nnone|-1\né|2\n".encode("cp437")
+    ).json()
+    first, second = answer["schema"]["fields"]
+    assert first["constraints"]["enum"] == ["a,b", "é"]
+    assert second["constraints"]["enum"] == [1, 2]
+    assert answer["schema"]["missingValues"] == ["", "-1", "none"]
+    assert answer["file_options"]["header"] is False
 
 
 def test_proposals_are_for_custodians(office: Office) -> None:

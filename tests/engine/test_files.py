@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.escapes import shown
 from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
 from app.engine.files.limits import MOST_COLUMNS
 from app.engine.schema import SchemaError
@@ -52,7 +54,7 @@ def test_quoted_cells_may_hold_delimiters_quotes_and_line_breaks() -> None:
 def test_delimiter_and_newline_are_found_out_and_reported(delimiter: str, newline: str) -> None:
     lines = [f"a{delimiter}b", f"1{delimiter}x y", f"2{delimiter}z"]
     reader = opened(newline.join([*lines, ""]).encode())
-    assert [block.num_rows for block in reader] == [2]
+    assert sum(block.num_rows for block in reader) == 2
     report = reader.report
     assert (report.delimiter, report.newline, report.rows) == (delimiter, newline, 2)
     assert report.columns == ("a", "b")
@@ -73,17 +75,23 @@ def test_a_byte_order_mark_is_dropped_and_reported(encoding: str) -> None:
     assert reader.report.byte_order_mark
 
 
-def test_an_encoding_is_found_out_or_declared() -> None:
-    text = "name;città\nJosé;Forlì\nAndré;Mondovì\nFrançois;Nardò\n" * 20
-    assert rows(text.encode("cp1252"))[0] == ["José", "Forlì"]
+def test_an_encoding_is_declared_or_that_of_a_byte_order_mark_or_utf_8() -> None:
     assert rows("a,b\n\xc9,1\n".encode("latin-1"), encoding="cp437") == [["╔", "1"]]
+    (row,) = rows("a,b\nJosé,1\n".encode("cp1252"))
+    assert [shown(cell or "") for cell in row] == [r"Jos\xe9", "1"]
 
 
-def test_a_byte_that_cannot_be_decoded_names_row_and_column() -> None:
-    data = b"a,b\n" + b"1,2\n" * 400_000 + b"3,\xe9\n"
-    (problem,) = problems(data)
-    assert (problem.row, problem.record, problem.column) == (400_001, 400_002, "b")
-    assert "encoding" in problem.remedy
+@pytest.mark.parametrize("encoding", ["iso2022_jp", "iso-2022-kr", "hz", "utf-7"])
+def test_an_encoding_with_shifts_that_outlast_a_row_is_refused(encoding: str) -> None:
+    with pytest.raises(SchemaError):
+        FileOptions.parse({"encoding": encoding})
+
+
+def test_the_first_row_of_a_file_without_a_header_is_no_byte_order_mark() -> None:
+    (first, second) = rows("ÿþ,1\nb,2\n".encode("cp1252"), header=False, encoding="cp1252")
+    assert (first, second) == (["ÿþ", "1"], ["b", "2"])
+    undeclared = rows("ÿþ,1\nb,2\n".encode("cp1252"), header=False)
+    assert undeclared[1] == ["b", "2"]
 
 
 def test_utf_16_without_its_mark_is_refused_unless_its_order_is_declared() -> None:
@@ -150,8 +158,10 @@ def test_blank_and_double_names_are_reported() -> None:
     assert rows(b"a,,a,b\n1,2,3,4\n") == [["1", "2", "3", "4"]]
 
 
-def test_a_delimiter_at_the_end_of_every_row_makes_a_nameless_column() -> None:
-    assert rows(b"a,b\n1,2,\n3,4,\n") == [["1", "2", ""], ["3", "4", ""]]
+def test_a_delimiter_at_the_end_of_a_row_adds_no_cell_whatever_other_rows_do() -> None:
+    assert rows(b"a,b\n1,2,\n3,4,\n") == [["1", "2"], ["3", "4"]]
+    assert rows(b"a,b\n1,2,\n3,4\n\n5,6,\n") == [["1", "2"], ["3", "4"], ["5", "6"]]
+    assert rows(b"a\n1,\n2\n\n") == [["1"], ["2"], [""]]
     assert rows(b"a,b,\n1,2,\n") == [["1", "2", ""]]
 
 
@@ -170,7 +180,8 @@ def test_a_row_that_is_in_quotes_as_a_whole_is_recognised() -> None:
 
 def test_a_quote_that_is_never_closed_is_told_apart() -> None:
     (problem,) = problems(b'a,b\n1,2\n"3,4\n5,6\n')
-    assert "never closed" in problem.remedy
+    assert (problem.row, problem.record, problem.column) == (2, 3, "a")
+    assert "never closed" in problem.message
     (endless,) = problems(b'a,b\n1,"2\n' + b"5,6\n" * 3_000_000)
     assert "never closed" in endless.message
 
@@ -202,9 +213,44 @@ def test_wrong_json_lines_are_named() -> None:
     found = problems(b'{"a": 1}\n[2]\n{"a": NaN}\n{"a"\n')
     assert [problem.row for problem in found] == [2, 3, 4]
     assert [problem.row for problem in problems(b'{"a": 1}\n' + b"[" * 100_000)] == [2]
-    late = b'{"a": 1}\n' * 20_000 + b'{"a": 1, "z": 2}\n'
-    (problem,) = problems(late)
-    assert (problem.row, problem.column) == (20_001, "z")
+
+
+def test_a_key_may_come_as_late_as_it_likes() -> None:
+    late = b'{"a": 1}\n' * 20_000 + b'{"a": 2, "z": 3}\n'
+    table = rows(late)
+    assert (table[0], table[-1]) == (["1", None], ["2", "3"])
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_json_array_is_a_table(mark: str) -> None:
+    text = mark + '[{"a": 1.50, "b": "],[{\\n"},\n {"b": "ü", "c": null}]\n'
+    reader = opened(text.encode())
+    assert [block.to_pylist() for block in reader] == [
+        [{"a": "1.50", "b": "],[{\n", "c": None}, {"a": None, "b": "ü", "c": None}]
+    ]
+    assert (reader.report.format, reader.report.byte_order_mark) == ("jsonl", bool(mark))
+    many = json.dumps([{"a": number, "b": "x" * 100} for number in range(40_000)])
+    assert rows(many.encode())[-1] == ["39999", "x" * 100]
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}', '[{"a": 1},]', '[{"a": 1} {"a": 2}]', '[{"a": 1}] x', '[{"a": 1}, {"a"}]']
+)
+def test_a_broken_json_array_is_refused(text: str) -> None:
+    assert "JSON array" in problems(text.encode())[0].message
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"PK\x03\x04\x14\0\0\0[Content_Types].xml", "xlsx"),
+        (b"PK\x03\x04\x14\0\0\0table.csv", "ZIP"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "xls"),
+        (b"BZh91AY&SY", "bzip2"),
+    ],
+)
+def test_files_that_are_no_tables_are_recognised(data: bytes, said: str) -> None:
+    assert said in problems(data)[0].message
 
 
 def parquet(**columns: Any) -> bytes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from app.engine.escapes import ESCAPING
 from app.engine.rows import TableError, refuse
 
 
@@ -53,7 +53,18 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or _is_bytes(kind)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
     )
 
 
@@ -64,16 +75,35 @@ def _indices(encoded: pa.DictionaryArray, null: int) -> NDArray[np.int32]:
     return np.asarray(indices).astype(np.int32, copy=False)
 
 
-def _texts(values: Any, name: str) -> pa.StringArray:
+def _texts(values: pa.Array, name: str) -> pa.StringArray:
     kind = values.type
-    if pa.types.is_string(kind):
-        return values
+    if _is_text(kind):
+        return _checked_text(values)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         values = values.cast(pa.timestamp(kind.unit))
     try:
-        return values.cast(pa.string())
+        texts = values.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise _not_single_values(kind, name) from error
+    if pa.types.is_float64(kind):
+        # One null among whole numbers lets programs write them all as floats, and Arrow writes
+        # those from 1e15 on with an exponent.
+        is_whole = pc.and_(pc.equal(values, pc.trunc(values)), pc.less_equal(pc.abs(values), 2**53))
+        whole = pc.if_else(is_whole, values, 0.0).cast(pa.int64()).cast(pa.string())
+        texts = pc.if_else(is_whole, whole, texts)
+    return texts
+
+
+def _checked_text(values: pa.Array) -> pa.StringArray:
+    """The same texts as UTF-8: writers of Parquet do not check theirs."""
+    try:
+        texts = values.cast(pa.string())
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = values.view(pa.large_binary()) if pa.types.is_large_string(values.type) else values
+        raw = raw.view(pa.binary()) if pa.types.is_string(values.type) else raw
+        return pa.array([held.decode("utf-8", ESCAPING) for held in raw.to_pylist()], pa.string())
+    return texts
 
 
 def _not_single_values(kind: pa.DataType, name: str) -> TableError:

@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from app.engine.encoding.cells import Cells, cells_of, trimmed
 from app.engine.encoding.found_texts import FoundTexts
 from app.engine.encoding.reading import CellReader, Meaning, Reason, whole_numbers
+from app.engine.escapes import has_escapes, likely_encoding, shown
 from app.engine.files.layout import TableLayout
 from app.engine.rows import ProblemTally, RowProblem, quoted
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
+from app.engine.schema.scale import Categories
 
 _MESSAGES = {
     Reason.MISSING: "a value is missing in a required column",
     Reason.UNREADABLE: "{cell} is not of type {type}",
     Reason.UNDECLARED: "{cell} is not declared",
+    Reason.NOT_TEXT: "{cell} is not {encoding} text",
 }
 _REMEDIES = {
     Reason.MISSING: 'fill the cell, or declare "required": false',
@@ -55,7 +58,8 @@ class EncodeTotals:
     """Counts over all rows so far, for the custodian.
 
     `treated` counts cells by column and treatment (`other`, `null`, `clip`); `violations`
-    counts kept rows that break each cross-column constraint, in the dictionary's order.
+    counts kept rows that break each cross-column constraint, in the dictionary's order;
+    `not_text` counts the cells of each column that are not text in the file's encoding.
     """
 
     rows_read: int = 0
@@ -63,6 +67,7 @@ class EncodeTotals:
     dropped_without_id: int = 0
     treated: dict[str, Counter[str]] = field(default_factory=dict)
     violations: list[int] = field(default_factory=list)
+    not_text: Counter[str] = field(default_factory=Counter)
     problems: ProblemTally = field(default_factory=ProblemTally)
 
 
@@ -138,9 +143,14 @@ class Encoder:
             return None, None, problems
         cells = cells_of(block.column(bound[field_.name]), field_.name)
         ids, null, unreadable = _ids(field_, cells, _missing(self.schema, field_))
-        if unreadable.any():
-            rows = np.flatnonzero(unreadable[cells.indices])
-            self._list(problems, field_, cells, rows, None, Reason.UNREADABLE)
+        not_text = np.append(has_escapes(cells.texts), False)
+        for reason, these in (
+            (Reason.UNREADABLE, unreadable & ~not_text),
+            (Reason.NOT_TEXT, not_text),
+        ):
+            if these.any():
+                rows = np.flatnonzero(these[cells.indices])
+                self._list(problems, field_, cells, rows, None, reason)
         dropped = null[cells.indices]
         kept = np.flatnonzero(~dropped) if dropped.any() else None
         indices = cells.indices if kept is None else cells.indices[kept]
@@ -174,12 +184,15 @@ class Encoder:
         if target is not None:
             codes[odd] = target
         rejected = odd & (codes < 0)
+        not_text = meaning.reasons == Reason.NOT_TEXT
+        if not_text.any():
+            self.totals.not_text[column.name] += int(not_text[cells.indices].sum())
         treated = int((odd & ~rejected)[cells.indices].sum())
         # In a column with discovered values this count would be of all texts, and say nothing.
         if treated and column.discovers is None:
             counts = self.totals.treated.setdefault(column.name, Counter())
             counts[column.undeclared] += treated
-        for reason in (Reason.MISSING, Reason.UNREADABLE, Reason.UNDECLARED):
+        for reason in _MESSAGES:
             these = rejected & (meaning.reasons == reason)
             if these.any():
                 rows = np.flatnonzero(these[cells.indices])
@@ -206,19 +219,34 @@ class Encoder:
         others = np.setdiff1d(np.arange(min(len(rows), group.room)), first)
         for row in rows[np.concatenate([np.sort(first), others])[: group.room]]:
             index = int(cells.indices[row])
-            cell = quoted(cells.texts[index].as_py()) if index < len(cells.texts) else ""
+            cell = cells.texts[index].as_py() if index < len(cells.texts) else ""
             number = self.totals.rows_read + int(row if kept is None else kept[row]) + 1
             offset = 2 if self._layout is None else self._layout.first_record
             problem = RowProblem(
                 row=number,
                 record=number + offset - 1,
                 column=field_.name,
-                message=_MESSAGES[reason].format(cell=cell, type=field_.type),
-                remedy=_REMEDIES[reason],
+                message=_MESSAGES[reason].format(
+                    cell=quoted(shown(cell)), type=field_.type, encoding=self._encoding
+                ),
+                remedy=_REMEDIES.get(reason) or _encoding_remedy(field_, cell),
                 cause=reason.name.lower(),
             )
             problems.append(problem)
             group.examples.append(problem)
+
+    @property
+    def _encoding(self) -> str:
+        return (self._layout.encoding if self._layout else None) or "utf-8"
+
+
+def _encoding_remedy(field_: Column | EntityColumn, cell: str) -> str:
+    """What to declare: an encoding that makes a declared value of the cell, or a common one."""
+    scale = field_.scale if isinstance(field_, Column) else None
+    declared = [str(value) for value in scale.values] if isinstance(scale, Categories) else []
+    likely = likely_encoding(cell, declared)
+    example = "" if likely is None else f" (in {likely[0]} the cell is {quoted(likely[1])})"
+    return f'declare the file\'s "encoding"{example}, or save the file as UTF-8'
 
 
 def _missing(schema: Schema, field_: Column | EntityColumn) -> tuple[str, ...]:

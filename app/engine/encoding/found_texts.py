@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, trimmed
+from app.engine.escapes import has_escapes
 from app.engine.rows import refuse
 from app.engine.schema import Column
 
@@ -22,7 +23,8 @@ class FoundTexts:
     """Numbers the distinct texts in the order of their first occurrence.
 
     The numbers are private, as the texts are. Null, the text of `other` and texts of over 500
-    characters get `NO_NUMBER`; such texts stay `other`. Blanks around a text are ignored.
+    characters, or with bytes that are not text, get `NO_NUMBER`; such texts stay `other`. Blanks
+    around a text are ignored.
     """
 
     def __init__(self, column: Column) -> None:
@@ -38,8 +40,10 @@ class FoundTexts:
         """The number of each row's text, uint32; raises `TableError` for too many texts."""
         held = np.unique(cells.indices[~is_null])
         of_texts = np.full(len(cells.texts) + 1, NO_NUMBER, dtype=np.uint32)
+        texts = trimmed(cells.texts.take(pa.array(held)))
         of_texts[held] = [
-            self._number(text) for text in trimmed(cells.texts.take(pa.array(held))).to_pylist()
+            NO_NUMBER if not_text else self._number(text)
+            for text, not_text in zip(texts.to_pylist(), has_escapes(texts), strict=True)
         ]
         return of_texts[cells.indices]
 

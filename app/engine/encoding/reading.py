@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, trimmed
 from app.engine.encoding.moments import ticks
+from app.engine.escapes import has_escapes
 from app.engine.schema.column import Column, TextFormat
 from app.engine.schema.scale import Categories, Linear
 from app.engine.schema.values import LARGEST_INTEGER, SMALLEST_INTEGER, tick
@@ -34,6 +35,7 @@ class Reason(IntEnum):
     MISSING = 1
     UNREADABLE = 2
     UNDECLARED = 3
+    NOT_TEXT = 4
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class CellReader:
         """
         bare = trimmed(cells.texts)
         codes, reasons = self._decoded(cells.texts, bare, cells.plain)
+        not_text = has_escapes(cells.texts)
+        codes[not_text], reasons[not_text] = -1, Reason.NOT_TEXT
         codes, reasons = np.append(codes, -1), np.append(reasons, np.uint8(Reason.MISSING))
         is_missing = np.append(self._is_missing(cells.texts, bare), True)
         null = self.column.null_code

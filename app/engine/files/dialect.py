@@ -1,20 +1,21 @@
-"""The dialect of a text table (delimiter, newline, header), detected from its first bytes."""
+"""The dialect of a text table (delimiter, newline, header), read off its header alone.
+
+No row has a say in it: what one row contains must not change how another is read.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from app.engine.files.options import FileOptions
+from app.engine.files.records import LONGEST_PIECE_BYTES
 from app.engine.rows import refuse
 
-_DELIMITERS = (",", ";", "\t", "|")
-# Enough records for a majority: some may be ragged or commented.
-_SAMPLED_RECORDS = 100
-# A missing quote would otherwise make the rest of the file one cell.
-LONGEST_CELL = 4 << 20
+DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
@@ -30,42 +31,44 @@ class Dialect:
     records_before: int
     notes: tuple[str, ...]
 
-    def place(self, lines: int, line: str) -> tuple[int | None, str | None]:
-        """The data row and the column in which a partial line ends, after `lines` whole ones."""
-        cells = next(iter(_records(line, self.delimiter, self.quote)), [])
-        place, row = len(cells) - 1, lines + 1 - self.lines_before
-        column = self.names[place] if 0 <= place < len(self.names) else None
-        return (row if row > 0 else None), column
+    def records(self, text: str) -> list[list[str]]:
+        """The records of a text, cell by cell; a blank line is an empty one."""
+        return list(_csv_reader(text, self.delimiter, self.quote))
 
 
-def sniff_dialect(text: str, options: FileOptions, is_tsv: bool) -> Dialect:
-    """The dialect of a text from its beginning; raises `TableError` if it has no record."""
+def dialect_of(
+    text: str, options: FileOptions, names: Collection[str] = (), *, is_tsv: bool = False
+) -> Dialect:
+    """The dialect of a text from its beginning; raises `TableError` if it has no record.
+
+    Where no delimiter is declared it is the one that cuts the header into most of the declared
+    `names`, then into most cells. Without a header it is the comma, and the first row says how
+    many columns there are: a file is accepted only if all rows agree.
+    """
     text = after_lines(text, options.skip_rows)
     quote = '"' if options.quote is None else options.quote
-    delimiter = options.delimiter or ("\t" if is_tsv else _delimiter(text, quote))
+    if options.delimiter is not None:
+        delimiter = options.delimiter
+    elif is_tsv:
+        delimiter = "\t"
+    else:
+        delimiter = _delimiter(text, quote, options.rows_of_names, names)
     reader = _Records(text, delimiter, quote)
     header = [reader.next_record() for _ in range(options.rows_of_names)]
     lines = reader.lines
-    width = max((len(record) for record in header), default=0)
-    sample = reader.sample()
-    notes: list[str] = []
-    if not header:
-        width = Counter(map(len, sample)).most_common(1)[0][0] if sample else 0
-    elif sample and all(len(row) == width + 1 and not row[-1] for row in sample):
-        width += 1
-        notes.append("every row ends with a delimiter: a last column without a name was added")
+    width = max(map(len, header or [reader.next_record()]))
     if not width:
         raise refuse("the file is empty", "upload a file with at least one row")
-    names = _names(header, width) if header else tuple(f"column {i + 1}" for i in range(width))
+    found = _names(header, width) if header else tuple(f"column {i + 1}" for i in range(width))
     return Dialect(
         delimiter=delimiter,
         quote=quote,
         newline=_newline(text),
-        names=names,
+        names=found,
         header_rows=options.rows_of_names,
         lines_before=options.skip_rows + lines,
         records_before=options.skip_rows + options.rows_of_names,
-        notes=tuple(notes + _name_notes(names)),
+        notes=tuple(_name_notes(found)),
     )
 
 
@@ -75,6 +78,19 @@ def after_lines(text: str, lines: int) -> str:
     for _ in range(lines):
         stream.readline()
     return stream.read()
+
+
+def records_in(text: str, delimiter: str, quote: str, most: int) -> list[list[str]]:
+    """The first whole records of a text that are not blank. The last one may be cut off."""
+    records: list[list[str]] = []
+    try:
+        for record in _csv_reader(text, delimiter, quote):
+            records += [record] if record else []
+            if len(records) > most:
+                break
+    except csv.Error:
+        return records
+    return records[:-1] if len(records) > 1 else records
 
 
 class _Records:
@@ -96,54 +112,26 @@ class _Records:
                 f"the header cannot be read: {error}", "check the quotes, or declare `quote`"
             ) from error
 
-    def sample(self) -> list[list[str]]:
-        """A sample of whole data records. The last one may be cut off, so it is left out."""
-        records: list[list[str]] = []
-        try:
-            for record in self._reader:
-                records += [record] if record else []
-                if len(records) > _SAMPLED_RECORDS:
-                    break
-        except csv.Error:
-            return records
-        return records[:-1] if len(records) > 1 else records
-
 
 def _csv_reader(text: str, delimiter: str, quote: str) -> csv.Reader:  # type: ignore[name-defined]
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(LONGEST_PIECE_BYTES)
     stream = io.StringIO(text, newline="")
     if not quote:
         return csv.reader(stream, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     return csv.reader(stream, delimiter=delimiter, quotechar=quote)
 
 
-def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:
-    try:
-        return list(_csv_reader(text, delimiter, quote))
-    except csv.Error:
-        return []
+def _delimiter(text: str, quote: str, header_rows: int, names: Collection[str]) -> str:
+    declared = {name.strip() for name in names}
 
+    def found(mark: str) -> tuple[int, int]:
+        reader = _Records(text, mark, quote)
+        header = [reader.next_record() for _ in range(header_rows)]
+        width = max(map(len, header), default=0)
+        return len(declared.intersection(map(str.strip, _names(header, width)))), width
 
-def _delimiter(text: str, quote: str) -> str:
-    """The delimiter with the most cells per record, among those that give most records the same."""
-
-    def score(mark: str) -> tuple[float, int]:
-        sample = _Records(text, mark, quote).sample()
-        widths = Counter(len(record) for record in sample)
-        if not widths:
-            return (0.0, 0)
-        width, records = widths.most_common(1)[0]
-        return (records / len(sample) if width > 1 else 0.0, width)
-
-    scores = {mark: score(mark) for mark in _DELIMITERS}
-    steady = {mark: width for mark, (share, width) in scores.items() if share >= 0.8}
-    if steady:
-        return max(steady, key=lambda mark: steady[mark])
-    return (
-        max(_DELIMITERS, key=lambda mark: scores[mark])
-        if any(share for share, _ in scores.values())
-        else ","
-    )
+    # The first of equals: without a header, or with one of a single cell, the comma.
+    return max(DELIMITERS, key=found) if header_rows else DELIMITERS[0]
 
 
 def _newline(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from app.engine.escapes import shown
 from app.engine.rows import TableError, refuse
 from app.engine.schema import Schema
 from app.engine.schema.column import LeftOut
@@ -15,13 +16,16 @@ class TableLayout:
     """Names by position; without a header they are only positions (`column 1`, ...).
 
     `first_record` is the record, counted from 1, that holds the first data row. `decimal` is
-    the decimal mark of number fields that declare none.
+    the decimal mark of number fields that declare none, `encoding` that of the text. JSON has no
+    positions: the order of keys is up to each row.
     """
 
     names: tuple[str, ...]
     has_header: bool = True
+    has_positions: bool = True
     first_record: int = 1
     decimal: str | None = None
+    encoding: str | None = None
 
     def bind(self, schema: Schema) -> dict[str, int]:
         """The position (from 0) of each field that is used, by the field's name.
@@ -59,6 +63,10 @@ class TableLayout:
 
     def _find(self, name: str, position: int | None, place: int) -> int:
         if position is not None:
+            if not self.has_positions:
+                raise refuse(
+                    "the rows of JSON have no positions", "name the field as its key", name
+                )
             if position > len(self.names):
                 raise refuse(
                     f"the file has {len(self.names)} columns, not {position}",
@@ -84,13 +92,7 @@ class TableLayout:
         exactly, nearly = self._places
         found = exactly.get(name) or nearly.get(name.strip(), [])
         if not found:
-            raise refuse(
-                "the file has no column of this name",
-                "correct the name, or the file's `delimiter`: the header was read as one column"
-                if len(self.names) == 1
-                else "correct the name, or give the field its `column`, counted from 1",
-                name,
-            )
+            raise refuse("the file has no column of this name", self._remedy(), name)
         if len(found) > 1:
             raise refuse(
                 f"the file has {len(found)} columns of this name",
@@ -99,19 +101,26 @@ class TableLayout:
             )
         return found[0]
 
+    def _remedy(self) -> str:
+        if any(shown(name) != name for name in self.names):
+            return f"declare the file's `encoding`: its header is not {self.encoding} text"
+        if len(self.names) == 1:
+            return "correct the name, or the file's `delimiter`: the header was read as one column"
+        return "correct the name, or give the field its `column`, counted from 1"
+
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
     """What the custodian learns about a file; `rows` counts what has been read so far."""
 
     format: str
-    compression: str | None
-    encoding: str | None
-    byte_order_mark: bool
-    delimiter: str | None
-    quote: str | None
-    newline: str | None
-    header_rows: int
-    columns: tuple[str, ...]
-    notes: tuple[str, ...]
-    rows: int
+    compression: str | None = None
+    encoding: str | None = None
+    byte_order_mark: bool = False
+    delimiter: str | None = None
+    quote: str | None = None
+    newline: str | None = None
+    header_rows: int = 0
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows: int = 0

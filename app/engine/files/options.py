@@ -14,8 +14,10 @@ Compression = Literal["gzip", "zstd", "none"]
 
 FORMATS: tuple[Format, ...] = ("csv", "tsv", "parquet", "jsonl")
 COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zstd", "none")
-# Codecs of Python that are not encodings of files, or that decode escapes.
+# Codecs of Python that are not encodings of files, that decode escapes, or in which a row could
+# change how the next ones are read, by a shift that it does not take back.
 _NO_FILE_ENCODINGS = {
+    "hz",
     "idna",
     "mbcs",
     "oem",
@@ -33,7 +35,10 @@ DEFAULT_MOST_BYTES = 64 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """Options for reading a file. Options that are None are detected from the file and reported.
+    """Options for reading a file. Options that are None are not declared.
+
+    Without `encoding` the text is UTF-8, or what its byte order mark says; without `delimiter` the
+    header decides. `format` and `compression` are read off the first bytes.
 
     `quote` is "" for a file without quotes. The `header_rows` are joined into one name for each
     column; 0 (or `header` false) means that there are no names. `skip_rows` is the number of
@@ -58,6 +63,22 @@ class FileOptions:
     def rows_of_names(self) -> int:
         """The number of header rows; 0 without a header."""
         return self.header_rows if self.header else 0
+
+    @property
+    def is_delimited(self) -> bool:
+        """Whether the options say that the file is CSV or TSV, where `format` does not."""
+        declared = (self.delimiter, self.quote, self.comment)
+        return (
+            self.format in ("csv", "tsv")
+            or any(option is not None for option in declared)
+            or self.rows_of_names != 1
+            or self.skip_rows > 0
+        )
+
+    @property
+    def has_rows_first(self) -> bool:
+        """Whether the first bytes of the file are those of a row."""
+        return not self.rows_of_names and not self.skip_rows
 
     @classmethod
     def parse(cls, wire: Any, max_bytes: int = DEFAULT_MOST_BYTES) -> FileOptions:
@@ -100,7 +121,9 @@ def _is_text_encoding(name: str) -> bool:
         found = codecs.lookup(name)
     except (LookupError, ValueError):
         return False
-    return bool(cast(Any, found)._is_text_encoding) and found.name not in _NO_FILE_ENCODINGS
+    has_shifts = found.name.startswith("iso2022")
+    is_other = found.name in _NO_FILE_ENCODINGS or has_shifts
+    return bool(cast(Any, found)._is_text_encoding) and not is_other
 
 
 def _check_marks(given: Mapping[str, Any], log: ProblemLog) -> None:

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from app.engine.escapes import shown
 from app.engine.files.delimited import read_delimited
-from app.engine.files.dialect import Dialect, after_lines, sniff_dialect
-from app.engine.files.jsonlines import read_jsonlines
+from app.engine.files.dialect import Dialect, after_lines, dialect_of
+from app.engine.files.json_rows import keys_of, read_json
 from app.engine.files.layout import FileReport, TableLayout
 from app.engine.files.limits import expect_columns
-from app.engine.files.options import Compression, FileOptions, Format
+from app.engine.files.options import FileOptions, Format
 from app.engine.files.parquet import open_parquet, read_parquet
 from app.engine.files.source import (
     SNIFFED_BYTES,
+    SNIFFED_MAGIC_BYTES,
     bounded,
     chunks_of,
     compression_of,
     decoded,
     decompressed,
     encoding_of,
-    not_text,
     peek,
+    refuse_other_files,
+    whole_text,
     without_comments,
 )
 from app.engine.rows import refuse
+
+# An object, or an array of objects; a header may well start with a bracket.
+_JSON = re.compile(r"\s*(\{|\[\s*[{\]])")
 
 
 class TableReader:
@@ -58,102 +64,92 @@ class TableReader:
             yield block
 
 
-def open_table(stream: BinaryIO, options: FileOptions | None = None) -> TableReader:
-    """Detects the options that are None, and reads only the first part of the file.
+def open_table(
+    stream: BinaryIO, options: FileOptions | None = None, names: Collection[str] = ()
+) -> TableReader:
+    """Opens a table; how a row is read depends on the options, the header and itself alone.
 
-    Parquet needs a seekable stream. Raises `TableError` for a file that cannot be a table.
+    `names` are the declared names of columns, by which a delimiter that is not declared is found
+    in the header. The stream must be seekable. Reads only the first part of the file, but JSON
+    twice, since any row may have a key that no other has. Raises `TableError` for a file that
+    cannot be a table.
     """
     options = FileOptions() if options is None else options
-    head, chunks = peek(chunks_of(stream), 4)
-    if options.format == "parquet" or (options.format is None and head[:4] == b"PAR1"):
+    head, chunks = peek(chunks_of(stream), SNIFFED_MAGIC_BYTES)
+    if options.format == "parquet" or (not options.is_delimited and head[:4] == b"PAR1"):
         stream.seek(0)
         return _open_parquet(stream, options)
+    refuse_other_files(head)
     compression = options.compression or compression_of(head)
     plain = bounded(decompressed(chunks, compression), options.max_bytes)
-    return _open_text(plain, options, compression)
+    head, plain = peek(plain, SNIFFED_BYTES)
+    if not head:
+        raise refuse("the file is empty", "upload a file with at least one row")
+    encoding, mark = encoding_of(head, options.encoding, has_rows_first=options.has_rows_first)
+    sample = whole_text(head[mark:], encoding)
+    kind: Format = options.format or (
+        "jsonl" if not options.is_delimited and _JSON.match(sample) else "csv"
+    )
+    report = FileReport(
+        format=kind,
+        compression=None if compression == "none" else compression,
+        encoding=encoding,
+        byte_order_mark=mark > 0,
+    )
+    if kind == "jsonl":
+        names = keys_of(decoded(plain, encoding, mark))
+        stream.seek(0)
+        again = bounded(decompressed(chunks_of(stream), compression), options.max_bytes)
+        return _open_json(decoded(again, encoding, mark), names, report)
+    text = decoded(plain, encoding, mark)
+    if options.comment is not None:
+        sample = b"".join(without_comments(iter([sample.encode()]), options.comment)).decode()
+        text = without_comments(text, options.comment)
+    dialect = dialect_of(sample, options, names, is_tsv=kind == "tsv")
+    rows = after_lines(sample, dialect.lines_before)
+    if len(head) >= SNIFFED_BYTES and not rows:
+        raise refuse(f"the header is longer than {SNIFFED_BYTES} bytes", "shorten the names")
+    if options.format is None and not options.is_delimited and _JSON.match(rows):
+        raise refuse("the file could be CSV or JSON", "declare its `format`")
+    return _open_delimited(text, dialect, options, report)
 
 
 def _open_parquet(stream: BinaryIO, options: FileOptions) -> TableReader:
     opened = open_parquet(stream, options.max_bytes)
     names = tuple(opened.schema_arrow.names)
-    report = FileReport("parquet", None, None, False, None, None, None, 0, names, (), 0)
+    report = FileReport("parquet", columns=names)
     return TableReader(read_parquet(opened), TableLayout(names), report)
-
-
-def _open_text(
-    plain: Iterator[bytes], options: FileOptions, compression: Compression
-) -> TableReader:
-    head, chunks = peek(plain, SNIFFED_BYTES)
-    if not head:
-        raise refuse("the file is empty", "upload a file with at least one row")
-    encoding, mark = encoding_of(head, options.encoding)
-    sample = _sample(head[mark:], encoding)
-    kind = options.format or _text_format(sample)
-    if options.comment is not None:
-        sample = b"".join(without_comments(iter([sample.encode()]), options.comment)).decode()
-    dialect = None if kind == "jsonl" else sniff_dialect(sample, options, kind == "tsv")
-    if dialect and len(head) >= SNIFFED_BYTES and not after_lines(sample, dialect.lines_before):
-        raise refuse(f"the header is longer than {SNIFFED_BYTES} bytes", "shorten the names")
-    text = decoded(chunks, encoding, mark, dialect.place if dialect else _line_place)
-    report = FileReport(
-        format="tsv" if kind == "csv" and dialect and dialect.delimiter == "\t" else kind,
-        compression=None if compression == "none" else compression,
-        encoding=encoding,
-        byte_order_mark=mark > 0,
-        delimiter=dialect.delimiter if dialect else None,
-        quote=dialect.quote if dialect else None,
-        newline=dialect.newline if dialect else None,
-        header_rows=dialect.header_rows if dialect else 0,
-        columns=dialect.names if dialect else (),
-        notes=dialect.notes if dialect else (),
-        rows=0,
-    )
-    return _open_delimited(text, dialect, options, report) if dialect else _open_json(text, report)
-
-
-def _sample(head: bytes, encoding: str) -> str:
-    try:
-        return codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
-    except UnicodeError as error:
-        raise not_text(encoding, error) from error
-
-
-def _line_place(lines: int, line: str) -> tuple[int | None, str | None]:
-    """JSON Lines: each line is a row."""
-    return (lines + 1 if line else None), None
-
-
-def _text_format(sample: str) -> Format:
-    return "jsonl" if sample.lstrip().startswith("{") else "csv"
 
 
 def _open_delimited(
     text: Iterator[bytes], dialect: Dialect, options: FileOptions, report: FileReport
 ) -> TableReader:
-    if options.comment is not None:
-        text = without_comments(text, options.comment)
-    rows = _without_lines(text, dialect.lines_before)
     layout = TableLayout(
         names=dialect.names,
         has_header=dialect.header_rows > 0,
         first_record=dialect.records_before + 1,
         decimal=options.decimal,
+        encoding=report.encoding,
     )
+    report = replace(
+        report,
+        format="tsv" if dialect.delimiter == "\t" else report.format,
+        delimiter=dialect.delimiter,
+        quote=dialect.quote,
+        newline=dialect.newline,
+        header_rows=dialect.header_rows,
+        columns=tuple(map(shown, dialect.names)),
+        notes=dialect.notes,
+    )
+    rows = _without_lines(text, dialect.lines_before)
     return TableReader(read_delimited(rows, dialect), layout, report)
 
 
-def _open_json(text: Iterator[bytes], report: FileReport) -> TableReader:
-    blocks = read_jsonlines(text)
-    first = next(blocks, None)
-    if first is None:
-        raise refuse("the file is empty", "upload a file with at least one row")
-    names = tuple(first.schema.names)
-    return TableReader(_chain(first, blocks), TableLayout(names), replace(report, columns=names))
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+def _open_json(text: Iterator[bytes], names: tuple[str, ...], report: FileReport) -> TableReader:
+    if not names:
+        raise refuse("the file has no row with a key", 'write {"column": value, ...}')
+    layout = TableLayout(names, has_positions=False, first_record=1, encoding=report.encoding)
+    return TableReader(read_json(text, names), layout, replace(report, columns=names))
 
 
 def _without_lines(text: Iterator[bytes], lines: int) -> Iterator[bytes]:

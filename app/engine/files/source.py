@@ -1,24 +1,33 @@
-"""The bytes of a file: decompressed within a limit, decoded strictly, passed on as UTF-8."""
+"""The bytes of a file: decompressed within a limit, decoded, passed on as UTF-8."""
 
 from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import charset_normalizer
 import pyarrow as pa
 
+from app.engine.escapes import ESCAPING
 from app.engine.files.options import Compression
-from app.engine.rows import RowProblem, TableError, refuse
+from app.engine.rows import TableError, refuse
 
 CHUNK_BYTES = 1 << 20
 SNIFFED_BYTES = 1 << 20
-_SLACK = 0.02
+# The start of a ZIP archive names its first file.
+SNIFFED_MAGIC_BYTES = 256
 _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+# Files that are sent by mistake: what they are, and what to send.
+_OTHER_FILES = (
+    (b"PK\x03\x04", "a ZIP archive", "unpack it and send the table in it"),
+    (b"\xd0\xcf\x11\xe0", "a workbook of Excel (xls)", "save the sheet as CSV (UTF-8)"),
+    (b"BZh", "compressed by bzip2", "compress it by gzip or zstd, or send it as it is"),
+    (b"\xfd7zXZ", "compressed by xz", "compress it by gzip or zstd, or send it as it is"),
+    (b"%PDF", "a PDF document", "send the table as CSV"),
 )
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -81,6 +90,15 @@ def compression_of(head: bytes) -> Compression:
     return found[0] if found else "none"
 
 
+def refuse_other_files(head: bytes) -> None:
+    """Raises `TableError` for common files that are no tables, which would read as odd text."""
+    for magic, what, remedy in _OTHER_FILES:
+        if head.startswith(magic):
+            if what == "a ZIP archive" and (b"[Content_Types]" in head or b"xl/" in head):
+                what, remedy = "a workbook of Excel (xlsx)", "save the sheet as CSV (UTF-8)"
+            raise refuse(f"the file is {what}", remedy)
+
+
 def decompressed(chunks: Iterator[bytes], how: Compression) -> Iterator[bytes]:
     """Decompressed chunks; raises `TableError` if the compression is not the declared one."""
     if how == "none":
@@ -108,90 +126,73 @@ def bounded(chunks: Iterator[bytes], most: int) -> Iterator[bytes]:
         yield chunk
 
 
-def encoding_of(head: bytes, declared: str | None) -> tuple[str, int]:
-    """The encoding, the declared one if any, and the length of the byte order mark to drop."""
+def encoding_of(head: bytes, declared: str | None, *, has_rows_first: bool) -> tuple[str, int]:
+    """The encoding, and the length of the byte order mark to drop.
+
+    It is the declared one, else that of a byte order mark, else UTF-8: never a guess, which rows
+    would decide. Where a row comes first (`has_rows_first`), its bytes are no mark of UTF-16 or
+    UTF-32: in another row they would be cells.
+    """
     mark = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), None)
     if declared is not None:
         plain = codecs.lookup(declared).name
         if mark is not None and _agree(plain, mark[1]):
             return mark[1], len(mark[0])
         return plain, 0
-    if mark is not None:
+    if mark is not None and (mark[1] == "utf-8" or not has_rows_first):
         return mark[1], len(mark[0])
-    return _sniffed_encoding(head), 0
+    return "utf-8", 0
 
 
-def not_text(encoding: str, error: UnicodeError) -> TableError:
+def not_text(encoding: str, error: UnicodeError | str) -> TableError:
     """The refusal of a whole file that is not in the encoding."""
     return refuse(f"the file is not {encoding} text: {error}", "declare the right encoding")
+
+
+def whole_text(head: bytes, encoding: str) -> str:
+    """The start of a file as text, without a character that is cut off; raises `TableError`."""
+    try:
+        return codecs.getincrementaldecoder(encoding)(errors=ESCAPING).decode(head)
+    except UnicodeError as error:
+        raise not_text(encoding, error) from error
 
 
 def _agree(declared: str, marked: str) -> bool:
     return declared in (marked, marked.removesuffix("-le").removesuffix("-be"), f"{marked}-sig")
 
 
-def _sniffed_encoding(head: bytes) -> str:
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        matches = charset_normalizer.from_bytes(head)
-        best = matches.best()
-        if best is None:
-            raise refuse(
-                "the encoding of the file could not be detected",
-                'declare it, such as "encoding": "latin-1"',
-            ) from None
-        # Central European code pages fit western text nearly as well: the common one is chosen.
-        alike = {match.encoding for match in matches if match.chaos <= best.chaos + _SLACK}
-        return codecs.lookup("cp1252" if "cp1252" in alike else best.encoding).name
-    return "utf-8"
-
-
-def decoded(
-    chunks: Iterator[bytes],
-    encoding: str,
-    mark: int,
-    place: Callable[[int, str], tuple[int | None, str | None]],
-) -> Iterator[bytes]:
+def decoded(chunks: Iterator[bytes], encoding: str, mark: int) -> Iterator[bytes]:
     """The text as UTF-8, without the `mark` bytes of the byte order mark.
 
-    A byte that cannot be decoded raises `TableError`; `place` says in which data row and column
-    a partial line ends that comes after a number of lines.
+    Bytes that are not text are kept, escaped (`app.engine.escapes`), so that they concern their
+    own cell alone. In UTF-16 and UTF-32 a part of a code unit would shift all that follows, to the
+    end of the file, which is then no whole number of units: `TableError`.
     """
-    decoder = codecs.getincrementaldecoder(encoding)()
-    lines, line = 0, ""
+    decoder = codecs.getincrementaldecoder(encoding)(errors=ESCAPING)
+    unit_bytes, size_bytes = _unit_bytes(encoding), 0
     for chunk in _ended(chunks):
         piece, mark = chunk[mark:], 0
+        size_bytes += len(piece)
+        if not chunk and size_bytes % unit_bytes:
+            raise not_text(encoding, "it ends within a character")
+        if encoding == "utf-8" and piece.isascii() and not decoder.getstate()[0]:
+            yield piece
+            continue
         try:
-            text = decoder.decode(piece, final=not chunk)
-        except UnicodeDecodeError as error:
-            before = error.object[: error.start].decode(encoding, errors="replace")
-            lines, line = lines + before.count("\n"), _last_line(line, before)
-            row, column = place(lines, line)
-            problem = RowProblem(
-                row,
-                lines + 1,
-                column,
-                f"a byte is not {encoding} text",
-                'declare the file\'s "encoding", or save it as UTF-8',
-            )
-            raise TableError([problem]) from None
+            yield decoder.decode(piece, final=not chunk).encode()
         except UnicodeError as error:
             # Such as UTF-16 without its byte order mark.
             raise not_text(encoding, error) from None
-        lines, line = lines + text.count("\n"), _last_line(line, text)
-        yield text.encode() if encoding != "utf-8" else piece
+
+
+def _unit_bytes(encoding: str) -> int:
+    return 4 if encoding.startswith("utf-32") else 2 if encoding.startswith("utf-16") else 1
 
 
 def _ended(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The chunks, then an empty one that ends the text."""
     yield from (chunk for chunk in chunks if chunk)
     yield b""
-
-
-def _last_line(line: str, text: str) -> str:
-    start = text.rfind("\n")
-    return (line + text if start < 0 else text[start + 1 :])[-CHUNK_BYTES:]
 
 
 def without_comments(text: Iterator[bytes], mark: str) -> Iterator[bytes]:

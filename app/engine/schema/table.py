@@ -34,6 +34,11 @@ class Schema:
         return tuple(field for field in self.fields if isinstance(field, Column))
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields, in declared order."""
+        return tuple(field.name for field in self.fields)
+
+    @cached_property
     def entity(self) -> EntityColumn | None:
         found = [field for field in self.fields if isinstance(field, EntityColumn)]
         return found[0] if found else None

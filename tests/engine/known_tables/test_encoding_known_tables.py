@@ -38,7 +38,7 @@ def encoded(name: str, data: bytes) -> EncodeTotals:
     """Reads a whole table by its dictionary, and every code back to its value."""
     wire = spec(name)
     schema, unit = Schema.parse(wire["schema"]), PrivacyUnit.parse(wire["unit"])
-    reader = open_table(io.BytesIO(data), FileOptions.parse(wire.get("file", {})))
+    reader = open_table(io.BytesIO(data), FileOptions.parse(wire.get("file", {})), schema.names)
     encoder = Encoder(schema, unit, reader.layout)
     for block in reader:
         codes = encoder.encode(block).codes
