@@ -36,9 +36,10 @@ service prints one). Each request below has **Try it out**, filled with an examp
 5. `GET /v1/samples/{sample_id}/data`, with the id of one of its samples.
 
 Amounts of epsilon, delta and rho are exact decimals: send them as numbers or as text. In a
-request, null is the same as omitted. Every error is `application/problem+json` and names the
-field and the remedy. Send an `Idempotency-Key` with each POST that creates something, so that it
-is safe to repeat. Lists come in pages: send `next` of a page as `cursor` to get the next page.
+request, null is the same as omitted. A field or parameter that is unknown, or comes twice, is
+refused. Every error is `application/problem+json` and names the field and the remedy. Send an
+`Idempotency-Key` with each POST that creates something, so that it is safe to repeat.
+Lists come in pages: send `next` of a page as `cursor` to get the next page.
 """
 
 TAGS = [

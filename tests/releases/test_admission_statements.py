@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 from release_world import Client, World, wanted
-from sqlalchemy import event
+from statements import statements
 
 from app.database import new_id
 
@@ -17,29 +13,12 @@ ALLOWANCE = 3
 """SAVEPOINT and RELEASE are two of them."""
 
 
-@contextmanager
-def statements(service: World) -> Iterator[list[str]]:
-    seen: list[str] = []
-
-    def executed(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        seen.append(" ".join(statement.split()))
-
-    engines = (service.database.read_engine, service.database.write_engine)
-    for engine in engines:
-        event.listen(engine, "before_cursor_execute", executed)
-    try:
-        yield seen
-    finally:
-        for engine in engines:
-            event.remove(engine, "before_cursor_execute", executed)
-
-
 def asked(service: World, client: Client, dataset: str) -> list[str]:
     path, headers = f"/v1/datasets/{dataset}/releases", {"Idempotency-Key": new_id("key")}
-    with statements(service) as seen:
+    with statements(service.database) as seen:
         answer = client.post(path, wanted(), headers=headers)
     assert answer.status_code == 202, answer.text
-    return seen
+    return [one.text for one in seen]
 
 
 def test_an_admission_keeps_to_its_statements(service: World) -> None:
