@@ -21,11 +21,14 @@ from app.database import Database, format_time
 from app.datasets.models import DatasetRow
 from app.engine.adapters import virtualenvs
 from app.engine.adapters.libraries import LIBRARIES
+from app.engine.privacy.loss import Accountant
 from app.integrity import store
-from app.integrity.ledgers import verify_all
+from app.integrity.acknowledgement import acknowledge
+from app.integrity.ledgers import missing_accounts, verify_all
 from app.integrity.rotation import rotate
 from app.ledger import repository as ledgers
 from app.ledger.export import NotAnExport, export_lines, verify_export
+from app.ledger.marks import Marks
 from app.ledger.verification import Verification
 from app.problems import HalftoneError
 from app.security import operator
@@ -114,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_export(commands)
     _add_backup(commands)
+    _add_acknowledge(commands)
     _add_rotation(commands)
     _add_adapters(commands)
     return parser
@@ -214,7 +218,11 @@ def _verify(parsed: argparse.Namespace) -> int:
         with parsed.file.open(encoding="utf-8") as lines:
             return _report(verify_export(lines))
     with _store() as database, database.read() as session:
-        outcome = _report(verify_all(session))
+        recorded = Marks.to_read(database).read()
+        outcome = _report(verify_all(session, recorded))
+        for account_id in missing_accounts(session, recorded):
+            print(f"account {account_id}: has a high-water mark, and is not in the store")
+            outcome = FOUND_PROBLEMS
         check = store.release_problems if parsed.ledgers_only else store.beyond_ledgers
         for problem in check(session):
             print(problem)
@@ -285,6 +293,29 @@ def _back_up(parsed: argparse.Namespace) -> int:
     with _store() as database:
         size_bytes = backup.back_up(database, parsed.target.absolute())
     print(f"{parsed.target}: {size_bytes} bytes, verified")
+    return DONE
+
+
+def _add_acknowledge(commands: Commands) -> None:
+    command = commands.add_parser(
+        "acknowledge",
+        help="go on with an account whose store was put back to an earlier moment: charges what the"
+        " store has forgotten, and notes it in the ledger",
+    )
+    command.add_argument("account", metavar="AC", help="id of the account, as `verify` names it")
+    command.add_argument("--reason", required=True, help="why an earlier store is in place")
+    command.set_defaults(command=_acknowledge)
+
+
+def _acknowledge(parsed: argparse.Namespace) -> int:
+    with _store() as database:
+        marks = Marks.of(database, Keyring(Settings()))
+        charged = acknowledge(database, marks, parsed.account, parsed.reason)
+        with database.read() as session:
+            account = ledgers.account(session, parsed.account)
+            assert account is not None
+            wire = charged.as_wire(Accountant(account.accountant))
+    print(f"{parsed.account} takes charges again; charged for what was forgotten: {wire}")
     return DONE
 
 

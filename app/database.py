@@ -15,7 +15,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,11 @@ class Database:
         self.read_engine = self._engine("BEGIN", query_only=True, connections=READ_CONNECTIONS)
         self._write = sessionmaker(self.write_engine, expire_on_commit=False)
         self._read = sessionmaker(self.read_engine, expire_on_commit=False, autoflush=False)
+        self._after_commit: list[Callable[[Mapping[str, Any]], None]] = []
+
+    def after_commit(self, observer: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call `observer` with a session's `info` after each commit, under the write lock."""
+        self._after_commit.append(observer)
 
     def _engine(self, begin: str, *, query_only: bool, connections: int) -> Engine:
         engine = create_engine(
@@ -220,6 +225,8 @@ class Database:
             try:
                 yield session
                 session.commit()
+                for observer in self._after_commit:
+                    observer(session.info)
             except BaseException:
                 session.rollback()
                 raise

@@ -15,6 +15,7 @@ from app.database import Database
 from app.datasets.master_key import require_master_key
 from app.erasure import finish_interrupted
 from app.integrity.sealing import prepare_secrets
+from app.ledger.marks import Marks
 from app.problems import Unavailable
 from app.releases.catalogue import Catalogue
 from app.releases.refusals import HiddenRefusals
@@ -114,6 +115,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.request_key = await anyio.to_thread.run_sync(
         prepare_secrets, database, app.state.keyring
     )
+    marks = await anyio.to_thread.run_sync(Marks.of, database, app.state.keyring)
+    marks.follow(database)
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     # Before the first request: an erasure that was interrupted must be complete.
     await anyio.to_thread.run_sync(_finish_erasures, database, settings)

@@ -13,7 +13,9 @@ from app.jobs.housekeeping import Housekeeping
 from app.jobs.memory import close_memory
 from app.jobs.pool import WorkerPool
 from app.jobs.subjects import OUTCOMES
+from app.ledger.marks import Marks
 from app.settings import Settings
+from app.storage.encryption import Keyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def supervision(settings: Settings) -> Iterator[Supervision]:
     close_memory()
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     try:
-        check_ledgers(database)
+        check_ledgers(database, Marks.of(database, Keyring(settings)))
         check_datasets(database)
         with Housekeeping(database, settings, OUTCOMES) as chores, WorkerPool(settings) as pool:
             yield Supervision(pool, (chores.chores, pool.chores))

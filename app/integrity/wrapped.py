@@ -17,12 +17,13 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from app.datasets.models import DatasetRow
 from app.datasets.recognition import CONTENT_KEY
 from app.idempotency import REQUEST_KEY
+from app.ledger.marks import MARK_KEY
 from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
 from app.storage.secrets import is_wrapped
 
 # Names of the store's own keys.
-STORE_KEYS = (CONTENT_KEY, REQUEST_KEY)
+STORE_KEYS = (CONTENT_KEY, REQUEST_KEY, MARK_KEY)
 
 
 @dataclass(frozen=True, slots=True)

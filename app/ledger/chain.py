@@ -17,8 +17,8 @@ from typing import Any, Literal
 # The previous hash of the first entry, which has none: as long as a SHA-256 in hex.
 GENESIS = "0" * 64
 
-Kind = Literal["opened", "joined", "charge", "refund", "budget"]
-KINDS: tuple[Kind, ...] = ("opened", "joined", "charge", "refund", "budget")
+Kind = Literal["opened", "joined", "charge", "refund", "budget", "acknowledged"]
+KINDS: tuple[Kind, ...] = ("opened", "joined", "charge", "refund", "budget", "acknowledged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Entry:
     """One entry, without its hashes.
 
     `primary` and `delta` are the amount charged or given back; on `opened` and `budget`
-    they are the cap from here on, on `joined` 0. `spent_*` is the account's total after
+    they are the cap from here on, on `joined` 0, on `acknowledged` what a store of an earlier
+    moment had forgotten of what was spent. `spent_*` is the account's total after
     the entry. Amounts count epsilon or rho in 1e-12 and delta in 1e-18; `at` is ISO text.
     """
 

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from app.database import format_time, now
 from app.engine.privacy.loss import Charge
-from app.ledger import repository
+from app.ledger import marks, repository
 from app.ledger.chain import GENESIS, Entry, Kind, Link
+from app.ledger.marks import Mark
 from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head
 from app.problems import NotFound, Unavailable
@@ -71,6 +72,9 @@ def append(
     )
     link = Link(entry, previous_hash, entry.hash_after(previous_hash))
     repository.append(session, link, moment)
+    marks.note(
+        session, Mark(account_id, head.entries, link.hash, head.spent_primary, head.spent_delta)
+    )
     return link
 
 
@@ -82,7 +86,7 @@ def _hash_before(session: Session, account_id: str, head: Head, kind: Kind, amou
     if head.entries == 1:
         return GENESIS
     before = repository.tail(session, account_id, head.entries - 1)
-    sign = {"charge": 1, "refund": -1}.get(kind, 0)
+    sign = {"charge": 1, "acknowledged": 1, "refund": -1}.get(kind, 0)
     # The induction step of the chain: if the last entry states the right sum, so does this one. It
     # is checked here on every write, not only when the ledger is verified.
     if before is None or (

@@ -101,7 +101,7 @@ class LedgerRow(Base):
 
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # opened | joined | charge | refund | budget
+    # opened | joined | charge | refund | budget | acknowledged
     kind: Mapped[str] = mapped_column(String(16))
     dataset_id: Mapped[str] = mapped_column(String(32))
     release_id: Mapped[str | None] = mapped_column(String(32))

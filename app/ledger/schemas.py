@@ -217,9 +217,10 @@ class LedgerLine(BaseModel):
     """One entry of a ledger."""
 
     sequence: int = Field(description="Counts from 1 without gaps.", examples=[2])
-    kind: Literal["opened", "joined", "charge", "refund", "budget"] = Field(
+    kind: Literal["opened", "joined", "charge", "refund", "budget", "acknowledged"] = Field(
         description="`opened` and `joined`: a dataset opened or joined the account. `charge` and"
-        " `refund`: of a release. `budget`: the budget was changed."
+        " `refund`: of a release. `budget`: the budget was changed. `acknowledged`: the store was"
+        " put back to an earlier moment, and what it had forgotten was charged again."
     )
     at: str = Field(
         description="When it was entered (UTC).", examples=["2030-01-31T12:00:00.000000Z"]

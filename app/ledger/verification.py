@@ -119,6 +119,8 @@ class ChainCheck:
             self._charge(entry, amount)
         elif entry.kind == "refund":
             self._refund(entry, amount)
+        elif entry.kind == "acknowledged":
+            self._move(entry, amount, 1)
         self._expect(entry.kind in KINDS, f"entry {entry.sequence} is of an unknown kind")
         if entry.kind in ("opened", "joined"):
             self._datasets.add(entry.dataset_id)

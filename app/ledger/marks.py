@@ -1,0 +1,179 @@
+"""High-water marks: how far each account's chain had come, kept outside the store's file.
+
+The chain shows that no entry was changed, but not that a whole older store was put in its place: a
+restored backup, or a store without its log, would give spent budget back. So after every commit
+that lengthens a chain, its length, its last hash and what was spent are appended to a file beside
+the store, under the store's write lock. At a start each chain must reach its mark. One that does
+not is behind: its account takes no charge until an operator has acknowledged it, which charges what
+the mark says was spent and the store has forgotten (`integrity.acknowledgement`).
+
+A mark is written after its commit, so a crash between the two leaves it behind its chain, which is
+no fault; it is never ahead of what was acknowledged. Each line is signed with a key of the store.
+With a master key only the service can sign; without one the key is in the store, and a signature
+shows damage, not ill will. The file grows by a line for each entry and is rewritten at a start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.ledger import repository
+from app.storage.encryption import Keyring
+from app.storage.models import SecretRow
+from app.storage.secrets import secret
+
+MARK_KEY = "mark-key"
+# In a session's `info`: the marks of the chains that its unit of work lengthened.
+LENGTHENED = "lengthened chains"
+
+log = logging.getLogger("halftone.ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a chain stood after a commit."""
+
+    account_id: str
+    entries: int
+    hash: str
+    spent_primary: int
+    spent_delta: int
+
+    def signature(self, key: bytes) -> str:
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+    def line(self, key: bytes) -> str:
+        return json.dumps({**asdict(self), "signature": self.signature(key)}) + "\n"
+
+
+class Marks:
+    """The marks of one store; safe to use from several threads and processes."""
+
+    def __init__(self, path: Path, key: bytes | None) -> None:
+        self._path = path
+        self._key = key
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, database: Database, keyring: Keyring) -> Marks:
+        """Those beside the store's file. Makes their key at the first call."""
+        with database.read() as session:
+            known = session.get(SecretRow, MARK_KEY) is not None
+            key = secret(session, keyring, MARK_KEY) if known else b""
+        if not key:
+            with database.write() as session:
+                key = secret(session, keyring, MARK_KEY)
+        return cls(_path(database), key)
+
+    @classmethod
+    def to_read(cls, database: Database) -> Marks:
+        """Without the key, and so without a look at signatures: for who has no master key."""
+        return cls(_path(database), None)
+
+    def follow(self, database: Database) -> None:
+        """Write a mark after each commit of this process that lengthens a chain."""
+        database.after_commit(self._committed)
+
+    def _committed(self, info: Mapping[str, Any]) -> None:
+        marks: dict[str, Mark] = info.get(LENGTHENED, {})
+        if not marks:
+            return
+        try:
+            self._append(marks.values())
+        except OSError as error:
+            # The charge is committed and stands: a request must not be told otherwise.
+            log.error("the high-water mark could not be written to %s: %s", self._path, error)
+
+    def _append(self, marks: Any) -> None:
+        assert self._key is not None
+        text = "".join(mark.line(self._key) for mark in marks).encode()
+        with self._lock:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, text)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def read(self) -> dict[str, Mark]:
+        """The last mark of each account. A line that is cut off or not signed counts too: whoever
+        changed it can only hold charges up."""
+        found: dict[str, Mark] = {}
+        for mark in self._lines():
+            found[mark.account_id] = mark
+        return found
+
+    def _lines(self) -> Iterator[Mark]:
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return
+        for number, line in enumerate(lines, start=1):
+            try:
+                wire = json.loads(line)
+                signature = wire.pop("signature")
+                mark = Mark(**wire)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                # A write that a power cut ended.
+                log.warning("line %d of %s cannot be read", number, self._path)
+                continue
+            if self._key and not hmac.compare_digest(str(signature), mark.signature(self._key)):
+                log.error("line %d of %s is not signed by this store", number, self._path)
+            yield mark
+
+    def compact(self, marks: Mapping[str, Mark]) -> None:
+        """Put these marks in the place of all lines; under the store's write lock."""
+        assert self._key is not None
+        partial = self._path.with_suffix(".marks.partial")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(mark.line(self._key) for mark in marks.values())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, self._path)
+
+
+def _path(database: Database) -> Path:
+    return database.path.with_suffix(".marks")
+
+
+def note(session: Session, mark: Mark) -> None:
+    """A chain was lengthened in this unit of work."""
+    session.info.setdefault(LENGTHENED, {})[mark.account_id] = mark
+
+
+def heads(session: Session) -> dict[str, Mark]:
+    """Where the chains of the store stand."""
+    found = {}
+    for account_id in repository.account_ids(session):
+        account = repository.account(session, account_id)
+        assert account is not None
+        tail = repository.tail(session, account_id, account.entries)
+        if tail is not None:
+            found[account_id] = Mark(
+                account_id, account.entries, tail.hash, tail.spent_primary, tail.spent_delta
+            )
+    return found
+
+
+def behind(session: Session, marks: Mapping[str, Mark]) -> dict[str, Mark]:
+    """The marks that the store's chains do not reach, by account."""
+    missed = {}
+    for account_id, mark in marks.items():
+        tail = repository.tail(session, account_id, mark.entries)
+        if tail is None or tail.hash != mark.hash:
+            missed[account_id] = mark
+    return missed

@@ -1,0 +1,147 @@
+"""A store that was put back to an earlier moment gives no spent budget back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from office import Office, Person, open_office
+from sqlalchemy import select
+
+from app import cli
+from app.integrity.acknowledgement import acknowledge
+from app.integrity.ledgers import verify_all
+from app.integrity.startup import check_ledgers
+from app.ledger.marks import Marks
+from app.ledger.models import LedgerRow
+from app.problems import Conflict
+from app.storage.encryption import Keyring
+
+
+def release(by: Person, dataset: str, epsilon: str) -> int:
+    body = {"synthesizer": "independent", "guarantee": {"epsilon": epsilon}, "rows": 5}
+    return int(by.call("POST", f"/datasets/{dataset}/releases", json=body).status_code)
+
+
+def spent(by: Person, dataset: str) -> str:
+    return str(by.get(f"/datasets/{dataset}/budget").json()["spent"]["epsilon"])
+
+
+def marks_of(office: Office) -> Marks:
+    return Marks.of(office.database, Keyring(office.settings))
+
+
+def started(office: Office) -> list[str]:
+    """The accounts that a start suspends."""
+    return [found.account_id for found in check_ledgers(office.database, marks_of(office))]
+
+
+@dataclass
+class Earlier:
+    """A folder whose store was put back to before the last two of three charges."""
+
+    folder: Path
+    dataset: str
+    custodian: tuple[str, str]
+    settings: dict[str, Any]
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Office, Person]]:
+        with open_office(self.folder, **self.settings) as office:
+            yield office, Person(office.http, *self.custodian)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Earlier:
+    with open_office(tmp_path, encrypted=request.param) as office:
+        by = office.custodian
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        assert release(by, dataset, "0.5") == 202
+        assert started(office) == []
+        office.database.checkpoint(patience_s=5)
+        shutil.copy(office.database.path, tmp_path / "backup")
+        assert release(by, dataset, "2") == release(by, dataset, "3.25") == 202
+        assert spent(by, dataset) == "5.75"
+        assert started(office) == []
+        path, secret = office.database.path, office.settings.master_key
+        key = by.headers["Authorization"].removeprefix("Bearer ")
+    shutil.copy(tmp_path / "backup", path)
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)
+    settings = {} if secret is None else {"master_key": secret.get_secret_value()}
+    return Earlier(tmp_path, dataset, (by.id, key), settings)
+
+
+def test_an_earlier_store_takes_no_charge_until_it_is_acknowledged(earlier: Earlier) -> None:
+    with earlier.opened() as (office, by):
+        assert spent(by, earlier.dataset) == "0.5"
+        (account,) = started(office)
+        assert release(by, earlier.dataset, "0.5") == 503
+        assert office.http.request("GET", "/readyz").status_code == 503
+        assert started(office) == [account]
+
+        charged = acknowledge(office.database, marks_of(office), account, "the disk was replaced")
+        assert charged.primary == 5_250_000_000_000
+        assert spent(by, earlier.dataset) == "5.75"
+        assert release(by, earlier.dataset, "4.3") == 409
+        assert release(by, earlier.dataset, "4.25") == 202
+        assert started(office) == []
+        with office.database.read() as session:
+            assert all(found.ok for found in verify_all(session, marks_of(office).read()))
+            kind = LedgerRow.kind == "acknowledged"
+            (entry,) = session.scalars(select(LedgerRow).where(kind)).all()
+        assert entry.detail["reason"] == "the disk was replaced"
+        with pytest.raises(Conflict):
+            acknowledge(office.database, marks_of(office), account, "once more")
+
+
+def test_the_commands_say_so_and_go_on(
+    earlier: Earlier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with earlier.opened() as (office, _):
+        data = office.settings.data
+        (account,) = started(office)
+    monkeypatch.setenv("HALFTONE_DATA", str(data))
+    assert cli.main(["verify", "--ledgers-only"]) == cli.FOUND_PROBLEMS
+    assert f"halftone acknowledge {account}" in capsys.readouterr().out
+    if key := earlier.settings.get("master_key"):
+        monkeypatch.setenv("HALFTONE_MASTER_KEY", key)
+    assert cli.main(["acknowledge", account, "--reason", "a restored backup"]) == cli.DONE
+    assert "'epsilon': '5.25'" in capsys.readouterr().out
+    assert cli.main(["verify", "--ledgers-only"]) == cli.DONE
+
+
+def test_a_mark_behind_its_chain_is_no_fault(tmp_path: Path) -> None:
+    """As after a crash between a commit and its mark, or one that ended the write of a line."""
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        for _ in range(3):
+            assert release(office.custodian, dataset, "1") == 202
+        path = office.database.path.with_suffix(".marks")
+        lines = path.read_text().splitlines(keepends=True)
+        assert len(lines) == 4
+        path.write_text("".join(lines[:2]) + lines[2][:40])
+        assert started(office) == []
+        assert len(path.read_text().splitlines()) == 1
+        path.unlink()
+        assert started(office) == []
+        assert json.loads(path.read_text())["entries"] == 4
+
+
+def test_a_mark_that_was_changed_holds_charges_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded()["id"]
+        assert release(office.custodian, dataset, "0.5") == 202
+        path = office.database.path.with_suffix(".marks")
+        mark = json.loads(path.read_text().splitlines()[-1])
+        path.write_text(json.dumps(mark | {"entries": 99}) + "\n")
+        assert started(office) == [mark["account_id"]]
+        assert "is not signed by this store" in caplog.text
