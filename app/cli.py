@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from app import backup
 from app.database import Database, format_time
 from app.datasets.models import DatasetRow
+from app.engine import strict_json
 from app.engine.adapters import virtualenvs
 from app.engine.adapters.libraries import LIBRARIES
 from app.engine.privacy.loss import Accountant
@@ -28,7 +29,7 @@ from app.integrity.ledgers import missing_accounts, verify_all
 from app.integrity.rotation import rotate
 from app.ledger import repository as ledgers
 from app.ledger.export import NotAnExport, export_lines, verify_export
-from app.ledger.marks import Marks
+from app.ledger.marks import Marks, signature_of
 from app.ledger.verification import Verification
 from app.problems import HalftoneError
 from app.security import operator
@@ -209,11 +210,16 @@ def _add_verify(commands: Commands) -> None:
     verify.add_argument(
         "--file", type=Path, help="verify the output of `halftone export` instead of the store"
     )
+    verify.add_argument(
+        "--certificate", type=Path, help="whether the store holds what a certificate was charged"
+    )
     verify.add_argument("--ledgers-only", action="store_true", help="leave out the stored tables")
     verify.set_defaults(command=_verify)
 
 
 def _verify(parsed: argparse.Namespace) -> int:
+    if parsed.certificate is not None:
+        return _verify_certificate(parsed.certificate)
     if parsed.file is not None:
         with parsed.file.open(encoding="utf-8") as lines:
             return _report(verify_export(lines))
@@ -229,6 +235,28 @@ def _verify(parsed: argparse.Namespace) -> int:
             outcome = FOUND_PROBLEMS
     print("The store is intact." if outcome == DONE else "The store is NOT intact.")
     return outcome
+
+
+def _verify_certificate(path: Path) -> int:
+    try:
+        wire = strict_json.loads(path.read_text(encoding="utf-8"))
+        entry_hash, signature = wire["ledger_row_hash"], wire.get("ledger_signature")
+    except (ValueError, TypeError, KeyError) as error:
+        raise CommandFailed(f"{path} is no certificate of a release.") from error
+    with _store() as database, database.read() as session:
+        row = ledgers.entry_of_hash(session, str(entry_hash))
+        if row is None:
+            print(
+                "The store has no such ledger entry: it was put back to an earlier moment, or the"
+                " certificate is of another store."
+            )
+            return FOUND_PROBLEMS
+        keyring = Keyring(Settings())
+        if signature != signature_of(session, keyring, row.account_id, row.sequence):
+            print("The entry is there, and the certificate is not signed by this store.")
+            return FOUND_PROBLEMS
+    print("The store holds the entry that the certificate names.")
+    return DONE
 
 
 def _report(found: Iterator[Verification] | list[Verification]) -> int:

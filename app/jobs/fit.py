@@ -28,6 +28,7 @@ from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import PublicTable
 from app.jobs.sampling import store_sample
 from app.ledger.entries import ledger_hash
+from app.ledger.marks import signature_of
 from app.ledger.schemas import GuaranteeIn
 from app.queue.context import JobContext
 from app.releases import repository, samples
@@ -102,10 +103,12 @@ class _Admitted:
     entry: Entry
     accountant: Accountant
     ledger_row_hash: str
+    ledger_signature: str | None
     max_total_rows: int
 
     @classmethod
     def read(cls, context: JobContext) -> _Admitted:
+        keyring = Keyring(context.settings)
         with context.database.read() as session:
             release = repository.release(session, context.subject_id)
             account = repository.account(session, release.account_id)
@@ -115,6 +118,7 @@ class _Admitted:
                 registry.entry(release.synthesizer, context.settings.declared),
                 Accountant(account.accountant),
                 ledger_hash(session, account.id, release.ledger_sequence),
+                signature_of(session, keyring, account.id, release.ledger_sequence),
                 dataset.max_total_rows,
             )
 
@@ -159,6 +163,7 @@ class _Admitted:
             synthesizer=self._method(),
             assurance=cast(Assurance, release.assurance),
             ledger_row_hash=self.ledger_row_hash,
+            ledger_signature=self.ledger_signature,
         )
 
     def _method(self) -> dict[str, Any]:

@@ -150,6 +150,16 @@ def _path(database: Database) -> Path:
     return database.path.with_suffix(".marks")
 
 
+def signature_of(session: Session, keyring: Keyring, account_id: str, sequence: int) -> str | None:
+    """An entry signed as a mark, for the certificate of what it charged; None if it has gone, or
+    before the first start of this version made the key."""
+    row = repository.entry(session, account_id, sequence)
+    if row is None or session.get(SecretRow, MARK_KEY) is None:
+        return None
+    mark = Mark(account_id, sequence, row.hash, row.spent_primary, row.spent_delta)
+    return mark.signature(secret(session, keyring, MARK_KEY))
+
+
 def note(session: Session, mark: Mark) -> None:
     """A chain was lengthened in this unit of work."""
     session.info.setdefault(LENGTHENED, {})[mark.account_id] = mark

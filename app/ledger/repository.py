@@ -272,6 +272,10 @@ def entry(session: Session, account_id: str, sequence: int) -> LedgerRow | None:
     return session.get(LedgerRow, (account_id, sequence))
 
 
+def entry_of_hash(session: Session, entry_hash: str) -> LedgerRow | None:
+    return session.scalar(select(LedgerRow).where(LedgerRow.hash == entry_hash))
+
+
 def tail(session: Session, account_id: str, sequence: int) -> Tail | None:
     """What the entry of this number says; None if it is missing."""
     found = session.execute(_TAIL, {"account": account_id, "number": sequence}).first()

@@ -155,4 +155,9 @@ class CertificateOut(BaseModel):
         " bounded table, and its author vouches for its privacy."
     )
     ledger_row_hash: str = Field(description="Hash of the ledger entry of the charge.")
+    ledger_signature: str | None = Field(
+        None,
+        description="The service's signature of that entry and its place in the ledger, by which"
+        " `halftone verify --certificate` finds that a store was put back to an earlier moment.",
+    )
     versions: dict[str, str] = Field(description="Of the software that made it.")

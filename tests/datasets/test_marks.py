@@ -18,9 +18,14 @@ from app import cli
 from app.integrity.acknowledgement import acknowledge
 from app.integrity.ledgers import verify_all
 from app.integrity.startup import check_ledgers
+from app.jobs.executors import executors
+from app.jobs.shutdown import Shutdown
+from app.jobs.subjects import OUTCOMES
+from app.jobs.worker import Worker
 from app.ledger.marks import Marks
 from app.ledger.models import LedgerRow
 from app.problems import Conflict
+from app.sandbox.child import ChildHost
 from app.storage.encryption import Keyring
 
 
@@ -115,6 +120,36 @@ def test_the_commands_say_so_and_go_on(
     assert cli.main(["acknowledge", account, "--reason", "a restored backup"]) == cli.DONE
     assert "'epsilon': '5.25'" in capsys.readouterr().out
     assert cli.main(["verify", "--ledgers-only"]) == cli.DONE
+
+
+def test_a_certificate_shows_that_a_store_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        office.database.checkpoint(patience_s=5)
+        shutil.copy(office.database.path, tmp_path / "backup")
+        body = {"synthesizer": "independent", "guarantee": {"epsilon": "1"}, "rows": 5}
+        asked = office.custodian.call("POST", f"/datasets/{dataset}/releases", json=body).json()
+        host = ChildHost(office.settings)
+        worker = Worker(office.database, office.settings, executors(host), OUTCOMES, Shutdown(0))
+        claim = worker.next_claim()
+        assert claim is not None
+        worker.run(claim)
+        wire = office.custodian.get(f"/releases/{asked['id']}/certificate").json()
+        path = office.database.path
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(wire))
+    monkeypatch.setenv("HALFTONE_DATA", str(path.parent))
+    verify = ["verify", "--certificate", str(file)]
+    assert cli.main(verify) == cli.DONE
+    file.write_text(json.dumps(wire | {"ledger_signature": "0" * 64}))
+    assert cli.main(verify) == cli.FOUND_PROBLEMS
+    file.write_text(json.dumps(wire))
+    shutil.copy(tmp_path / "backup", path)
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)
+    assert cli.main(verify) == cli.FOUND_PROBLEMS
 
 
 def test_a_mark_behind_its_chain_is_no_fault(tmp_path: Path) -> None:

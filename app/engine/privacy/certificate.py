@@ -75,6 +75,7 @@ class Certificate:
     synthesizer: Mapping[str, Any]
     assurance: Assurance
     ledger_row_hash: str
+    ledger_signature: str | None
     versions: Mapping[str, str]
 
     @classmethod
@@ -90,6 +91,7 @@ class Certificate:
         synthesizer: Mapping[str, Any],
         assurance: Assurance,
         ledger_row_hash: str,
+        ledger_signature: str | None = None,
     ) -> Certificate:
         """`synthesizer` is JSON about the method (name, version, params, public dataset).
 
@@ -111,6 +113,7 @@ class Certificate:
             synthesizer=synthesizer,
             assurance=assurance,
             ledger_row_hash=ledger_row_hash,
+            ledger_signature=ledger_signature,
             versions=versions(),
         )
 
@@ -128,6 +131,7 @@ class Certificate:
             "synthesizer": dict(self.synthesizer),
             "assurance": self.assurance,
             "ledger_row_hash": self.ledger_row_hash,
+            "ledger_signature": self.ledger_signature,
             "versions": dict(self.versions),
         }
 
