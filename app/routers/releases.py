@@ -80,7 +80,11 @@ async def event_feed(app: FastAPI) -> AsyncIterator[None]:
             "description": "The budget cannot cover it, or the dataset takes no releases.",
             "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
         },
-        **refusing(404, 429),
+        429: {
+            "description": "Too many failed authentications from this address, or too many releases"
+            " that a budget refused which is not shown to you.",
+        },
+        **refusing(404),
     },
 )
 async def request_release(
