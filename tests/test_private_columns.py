@@ -28,6 +28,9 @@ OPEN = {
         "principal_id", "operation", "key", "status", "resource_id", "created_at",
     },
     "secrets": {"name"},
+    "collections": {"id", "owner_id"},
+    "stored": {"owner_id"},
+    "stored_parts": {"collection", "part", "chunks"},
 }  # fmt: skip
 GUARDED = {
     "datasets": {
@@ -45,6 +48,12 @@ GUARDED = {
         "data": "sealed under the dataset's key",
     },
     "reports": {},
+    "collections": {},
+    "stored": {"size_bytes": "a sum of sizes that are rounded up where they are sealed"},
+    "stored_parts": {
+        "size_bytes": "rounded up where they are sealed",
+        "sha256": "of the sealed bytes",
+    },
     "idempotency": {"body_hash": "under the store's request key"},
     "secrets": {"value": "under the master key"},
 }
