@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Rows that are held until they are counted together: 8 MiB.
-_HELD_ROWS = 2**20
+from app.engine.encoding.occurrences import Occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +29,23 @@ class Bounding:
 
 
 class EntityTally:
-    """Counts rows by digests of ids, 16 bytes for each entity."""
+    """Counts the rows of each entity, by the digests of ids."""
 
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._held: list[NDArray[np.uint64]] = []
-        self._held_rows = 0
-        self._known = np.empty(0, np.uint64)
-        self._rows = np.empty(0, np.int64)
+        self._rows = Occurrences()
 
     def add(self, digests: NDArray[np.uint64]) -> None:
         """`digests` has shape (rows, 2). Half of a digest is enough to tell entities apart here."""
-        self._held.append(digests[:, 0].copy())
-        self._held_rows += len(digests)
-        if self._held_rows >= max(_HELD_ROWS, len(self._known)):
-            self._merge()
-
-    def _merge(self) -> None:
-        new, counts = np.unique(np.concatenate(self._held), return_counts=True)
-        known, place = np.unique(np.concatenate([self._known, new]), return_inverse=True)
-        rows = np.zeros(len(known), np.int64)
-        np.add.at(rows, place, np.concatenate([self._rows, counts]))
-        self._known, self._rows, self._held, self._held_rows = known, rows, [], 0
+        self._rows.add(digests[:, 0].copy())
 
     def bounding(self) -> Bounding:
-        if self._held:
-            self._merge()
-        beyond = np.maximum(self._rows - self._max_rows, 0)
+        rows = self._rows.counts
+        beyond = np.maximum(rows - self._max_rows, 0)
         return Bounding(
             max_rows=self._max_rows,
-            entities=len(self._rows),
-            most_rows=int(self._rows.max(initial=0)),
+            entities=len(rows),
+            most_rows=int(rows.max(initial=0)),
             bounded_entities=int((beyond > 0).sum()),
             rows_beyond=int(beyond.sum()),
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
+
 from app.datasets.report import file_wire
-from app.datasets.schemas import FileOut, ProposalOut
+from app.datasets.schemas import FileOut, ProposalNoteOut, ProposalOut
 from app.datasets.staging import StagedFile, StagingArea
 from app.engine.files import FileOptions, TableError, TableReader, open_table, with_guesses
 from app.engine.importers import (
@@ -24,7 +26,7 @@ from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
 from app.settings import Settings
 
-# Largest file for a proposal: part of a large table is enough.
+# A larger file is read up to here: the first part of a table is enough to propose from.
 MOST_BYTES = 256 * 1024**2
 
 _IMPORTERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -57,14 +59,22 @@ def from_table(
             options, notes = with_guesses(file, options)
             file.seek(0)
             reader = open_table(file, options)
-            schema = propose(reader, missing)
+            blocks = FirstBlocks(reader)
+            found = propose(blocks, missing, has_header=reader.layout.has_header)
         except TableError as error:
             faults = [_fault(problem) for problem in error.problems]
             raise Invalid("The file cannot be read as a table.", errors=faults) from None
     detected = file_wire(reader.report)
     detected["notes"] = [*notes, *detected["notes"]]
+    guesses = [ProposalNoteOut(**asdict(note)) for note in found.notes]
+    if blocks.is_cut:
+        guesses.insert(0, ProposalNoteOut(pointer="/file", message=_read_in_part(blocks.rows)))
     return ProposalOut(
-        schema=schema, unit=None, file=FileOut(**detected), file_options=_declared(options, reader)
+        schema=found.schema,
+        unit=found.unit,
+        notes=guesses,
+        file=FileOut(**detected),
+        file_options=_declared(options, reader),
     )
 
 
@@ -73,6 +83,43 @@ def _declared(options: FileOptions, reader: TableReader) -> dict[str, Any]:
     report = reader.report
     found = {"format": report.format, "encoding": report.encoding, "delimiter": report.delimiter}
     return {**{key: value for key, value in found.items() if value}, **options.to_wire()}
+
+
+class FirstBlocks:
+    """The blocks of a table until they take `MOST_BYTES`: as text, as far as that can be told."""
+
+    def __init__(self, blocks: Iterable[pa.RecordBatch]) -> None:
+        self._blocks = blocks
+        self.is_cut = False
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        read_bytes = 0
+        for block in self._blocks:
+            if read_bytes >= MOST_BYTES:
+                self.is_cut = True
+                return
+            read_bytes += _text_bytes(block)
+            self.rows += block.num_rows
+            yield block
+
+
+def _text_bytes(block: pa.RecordBatch) -> int:
+    """About the bytes of a block in a text file: each cell of a dictionary counts again."""
+    total = 0
+    for column in block.columns:
+        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+            total += column.dictionary.nbytes * len(column) // len(column.dictionary)
+        else:
+            total += column.nbytes
+    return total
+
+
+def _read_in_part(rows: int) -> str:
+    return (
+        f"Only the first {rows} rows were read, about {MOST_BYTES // 1024**2} MiB. Values, ranges"
+        " and nulls of the others are not in this proposal."
+    )
 
 
 def from_document(source: str, document: Any) -> ProposalOut:
@@ -84,7 +131,7 @@ def from_document(source: str, document: Any) -> ProposalOut:
     except SchemaError as error:
         faults = [FieldError(**asdict(problem)) for problem in error.errors]
         raise Invalid("The document cannot be imported.", errors=faults) from None
-    return ProposalOut(schema=schema, unit=unit, file=None, file_options=None)
+    return ProposalOut(schema=schema, unit=unit, notes=[], file=None, file_options=None)
 
 
 def _plain(document: Any) -> Any:

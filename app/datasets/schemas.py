@@ -362,6 +362,13 @@ class IngestReportOut(BaseModel):
     )
 
 
+class ProposalNoteOut(BaseModel):
+    """A guess in a proposal, or something to decide."""
+
+    pointer: str = Field(description="The part of the proposal that it is about.")
+    message: str = Field(description="What was guessed, and what to do where it is wrong.")
+
+
 class ProposalOut(BaseModel):
     """A dictionary to start from. Private: it may show values of the table it was made from."""
 
@@ -370,7 +377,14 @@ class ProposalOut(BaseModel):
         description="The data dictionary. Fields that come from a table are marked `proposed`:"
         " check each against what is public and remove the mark, or a dataset refuses them.",
     )
-    unit: dict[str, Any] | None = Field(description="The privacy unit, if the source states one.")
+    unit: dict[str, Any] | None = Field(
+        description="The privacy unit, if the source states one, or if a column of the table looks"
+        " like ids."
+    )
+    notes: list[ProposalNoteOut] = Field(
+        default_factory=list,
+        description="What in the proposal is a guess. Private, as the proposal is.",
+    )
     file: FileOut | None = Field(description="The detected form of the file, if one was sent.")
     file_options: dict[str, Any] | None = Field(
         description="What to declare as `file` with the dataset, so that it reads the file as the"

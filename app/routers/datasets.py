@@ -325,7 +325,7 @@ async def propose_dictionary(
     """Made from the table in the body, which is not kept, or imported with `from`.
 
     A proposal from a table is private until you have checked every field against what is publicly
-    known.
+    known. `notes` say what in it is a guess. Of more than 256 MiB the first part is read.
     """
     async with uploads.draining_before_refusal(request):
         if source is not None:
@@ -339,7 +339,7 @@ async def propose_dictionary(
             header=header,
         )
         staging = StagingArea(settings)
-        limit = min(settings.max_upload_bytes, proposals.MOST_BYTES)
+        limit = settings.max_upload_bytes
         with await to_thread.run_sync(staging.writer) as writer:
             staged = await uploads.receive_raw(request, writer, limit)
             return await to_thread.run_sync(

@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.datasets import bounding
 from app.datasets.bounding import EntityTally
+from app.engine.encoding import occurrences
 
 
 def test_entities_are_counted_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounding, "_HELD_ROWS", 50)
+    monkeypatch.setattr(occurrences, "_HELD_ROWS", 50)
     ids = np.random.default_rng(0).zipf(1.5, 3000).clip(max=300)
     counted = Counter(ids.tolist())
     tally = EntityTally(max_rows=4)

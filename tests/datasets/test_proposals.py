@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from office import CSV, Office, open_office, spec
+
+from app.datasets import proposals
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,28 @@ def test_a_proposal_becomes_a_dataset_once_each_field_is_confirmed(office: Offic
     for field in schema["fields"]:
         del field["proposed"]
     assert office.custodian.declare(spec(schema=schema)).status_code == 201
+
+
+def test_guesses_are_told_in_notes_and_ids_propose_a_unit(office: Office) -> None:
+    table = "person_id,town\n" + "".join(f"p{n // 2},Bern\n" for n in range(100))
+    answer = office.custodian.call("POST", "/dictionaries/proposals", content=table)
+    proposal = answer.json()
+    assert proposal["unit"] == {"kind": "entity", "column": "person_id", "max_rows": 2}
+    assert "/unit" in {note["pointer"] for note in proposal["notes"]}
+    for field in proposal["schema"]["fields"]:
+        del field["proposed"]
+    made = office.uploaded(table, schema=proposal["schema"], unit=proposal["unit"])
+    assert made["state"] == "ready"
+
+
+def test_a_large_table_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "MOST_BYTES", 2000)
+    cells = pa.array(["3"] * 1000).dictionary_encode()
+    blocks = proposals.FirstBlocks([pa.record_batch([cells], ["shift"])] * 5)
+    assert len(list(blocks)) == blocks.rows // 1000 < 5
+    assert blocks.is_cut
+    whole = proposals.FirstBlocks([pa.record_batch([cells], ["shift"])])
+    assert (len(list(whole)), whole.is_cut) == (1, False)
 
 
 def test_dictionaries_of_other_projects_are_imported(office: Office) -> None:

@@ -277,6 +277,12 @@ def test_problems_are_grouped_by_column_and_cause_with_a_few_examples_of_each() 
     assert [problem.row for problem in tally.listed()][:3] == [1, 1, 2]
 
 
+def test_columns_without_problems_make_no_group() -> None:
+    coder = encoder(field("string", constraints={"enum": ["a"], "required": True}))
+    assert not coder.encode(block(x=["a"])).problem_count
+    assert not coder.totals.problems.groups
+
+
 def test_a_long_cell_is_shortened_in_its_message() -> None:
     assert len(messages(whole(0, 9), "y" * 10_000)[0]) < 120
 

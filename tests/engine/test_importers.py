@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 
-from app.engine.files import open_table
 from app.engine.importers import import_domain, import_nist, import_nist_unit
-from app.engine.proposals import propose
 from app.engine.schema import PrivacyUnit, Schema, SchemaError
 
 SPRINT_3 = {
@@ -96,53 +93,3 @@ def test_other_documents_are_refused_where_they_differ(document: Any, pointer: s
 def test_what_is_no_domain_is_refused(domain: Any) -> None:
     with pytest.raises(SchemaError):
         import_domain(domain)
-
-
-def proposed(*lines: str) -> dict[str, Any]:
-    return propose(open_table(io.BytesIO("\n".join([*lines, ""]).encode())))
-
-
-def test_types_ranges_and_categories_are_read_off_a_file() -> None:
-    wire = proposed(
-        "city;visits;price;on;seen;when;ok;empty",
-        "Rome;103;2.5;01/02/2020;2020-01-01T10:00:00;10:30;true;",
-        "Oslo;NA;7.25;28/03/2020;2020-01-03T10:00:00;23:59;false;",
-        *(f"Rome;{n};3;01/02/2020;2020-01-03T10:00:00;23:59;true;" for n in range(30, 60)),
-    )
-    fields = {field["name"]: field for field in wire["fields"]}
-    assert all(field["proposed"] is True for field in wire["fields"])
-    assert fields["city"]["constraints"] == {"enum": ["Oslo", "Rome"]}
-    assert fields["visits"]["constraints"] == {"minimum": 30, "maximum": 110}
-    assert fields["price"]["constraints"] == {"minimum": 2.5, "maximum": 7.3}
-    assert (fields["on"]["type"], fields["on"]["format"]) == ("date", "%d/%m/%Y")
-    assert fields["on"]["constraints"] == {"minimum": "2020-01-01", "maximum": "2020-12-31"}
-    assert fields["seen"]["type"] == "datetime"
-    assert (fields["when"]["type"], fields["ok"]["type"]) == ("time", "boolean")
-    assert fields["empty"]["type"] == "string"
-    assert wire["missingValues"] == ["", "NA"]
-
-
-def test_columns_of_many_texts_are_proposed_as_free_text() -> None:
-    wire = proposed("name,on", *(f"person {n}x,true" for n in range(300)))
-    assert wire["fields"][0] == {"name": "name", "type": "string", "proposed": True}
-
-
-def test_blank_and_double_names_are_proposed_by_position() -> None:
-    wire = proposed("a,,a", "1,2,3")
-    assert [(field["name"], field["column"]) for field in wire["fields"]] == [
-        ("a (1)", 1),
-        ("column (2)", 2),
-        ("a (3)", 3),
-    ]
-
-
-def test_a_proposal_is_refused_until_every_field_is_confirmed() -> None:
-    wire = proposed("n,city", *(f"{n * 1000},Rome" for n in range(5000)))
-    with pytest.raises(SchemaError) as refusal:
-        Schema.parse(wire)
-    assert [error.pointer for error in refusal.value.errors] == [
-        "/fields/0/proposed",
-        "/fields/1/proposed",
-    ]
-    confirmed = [{**field, "proposed": False} for field in wire["fields"]]
-    assert Schema.parse({**wire, "fields": confirmed}).column("n").grouping.cells == 21

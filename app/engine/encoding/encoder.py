@@ -211,6 +211,9 @@ class Encoder:
         reason: Reason,
     ) -> None:
         """Counts all problems, and lists a few: rows of different cells before a cell again."""
+        # A text of the block may stand in dropped rows alone.
+        if not len(rows):
+            return
         self.totals.problems.add(field_.name, reason.name.lower(), len(rows))
         group = self.totals.problems.group(field_.name, reason.name.lower())
         if group.room <= 0:

@@ -148,7 +148,7 @@ class CellReader:
         kind = self.column.type
         if kind in ("date", "datetime", "time"):
             return ticks(bare, kind, form.formats)
-        digits = _spelled_plainly(bare, form)
+        digits = spelled_plainly(bare, form)
         if kind == "number":
             return numbers(digits)
         return whole_numbers(digits)
@@ -208,7 +208,7 @@ def _reasons(codes: NDArray[np.int64]) -> NDArray[np.uint8]:
     return np.where(codes < 0, Reason.UNDECLARED, Reason.NONE).astype(np.uint8)
 
 
-def _spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
+def spelled_plainly(texts: pa.StringArray, form: TextFormat) -> pa.StringArray:
     """Numbers in standard spelling: no group characters, `.` for decimals, no text around them."""
     if form.group_char is not None:
         texts = _without_groups(texts, form.group_char)
