@@ -99,7 +99,7 @@ def upgraded(database: Database, keyring: Keyring) -> bytes:
     return prepare_secrets(database, keyring)
 
 
-@pytest.mark.parametrize("master", [MASTER, None])
+@pytest.mark.parametrize("master", [MASTER, None], ids=["with the key", "without"])
 def test_facts_are_read_as_before(database: Database, master: str | None) -> None:
     upgraded(database, keyring(master))
     with database.read() as session:
