@@ -135,6 +135,43 @@ def test_an_allowance_is_a_share_and_never_extra(database: Database) -> None:
     assert [refused.value.extra[name] for name in told] == [None] * 4
 
 
+@pytest.mark.parametrize(
+    ("cap", "limit"),
+    [
+        ((2 * 10**12, 10**11), None),
+        ((10**12, 10**12), None),
+        ((10**12 - 1, 10**12), "epsilon"),
+        ((10**13, 10**11 - 1), "delta"),
+        ((10**13, 0), "delta"),
+    ],
+)
+@pytest.mark.parametrize("scope", ["account", "grant"])
+def test_epsilon_and_delta_are_both_limits_to_the_last_unit(
+    database: Database, scope: str, cap: tuple[int, int], limit: str | None
+) -> None:
+    """One unit less than (1, 1e-7) of either refuses, in the account as in an allowance."""
+    wide = ("100", "1e-6")
+    own = (str(Decimal(cap[0]) / 10**12), str(Decimal(cap[1]) / 10**18))
+    books = open_books(database, *(own if scope == "account" else wide))
+    asked = guarantee(epsilon="1", delta="1e-7")
+    with database.write() as session:
+        analyst = add_principal(session, analyst=True)
+        allowance = cap if scope == "grant" else None
+        grant = add_grant(session, books.dataset_id, analyst.id, cap=allowance)
+        if limit is None:
+            books.admit(session, asked, grant=grant)
+        else:
+            with pytest.raises(BudgetExceeded) as refused:
+                books.admit(session, asked, grant=grant)
+            assert refused.value.extra["limited_by"] == limit
+            assert refused.value.extra["scope"] == scope
+        spent = (0, 0) if limit else (10**12, 10**11)
+        session.refresh(grant)
+        account = books.account(session)
+        assert (account.spent_primary, account.spent_delta) == spent
+        assert (grant.spent_primary, grant.spent_delta) == spent
+
+
 def test_a_refusal_of_the_allowance_states_what_both_scopes_can_cover_if_both_are_shown(
     database: Database,
 ) -> None:

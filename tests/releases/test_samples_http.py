@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from release_world import World, colours, world
 from sqlalchemy import select
 
 from app.database import now
+from app.jobs.fit import _Admitted
+from app.jobs.sample import _request
 from app.releases import samples
 from app.releases.models import JournalRow, ReleaseRow
 from app.storage.blobs import BlobStore
@@ -52,6 +56,24 @@ def test_samples_are_free(service: World, release: str) -> None:
     ask(service, release, rows=25)
     service.run_sample()
     assert service.custodian.release(dataset, guarantee={"epsilon": 100}).json()["spent"] == before
+
+
+@pytest.mark.parametrize("exact", [3, 1000, None])
+def test_a_sample_of_default_size_is_bounded_by_public_facts_alone(
+    service: World, exact: int | None
+) -> None:
+    """The exact number of rows must not reach the process that makes rows: cut at it, a sample
+    would tell it."""
+    dataset = service.add_dataset(rows=exact)
+    service.custodian.release(dataset)
+    release = service.run_fit(colours(1000))
+    ask(service, release)
+    later = _request(service.claim())
+    fit: Any = SimpleNamespace(
+        database=service.database, settings=service.settings, subject_id=release
+    )
+    first = _Admitted.read(fit).first_sample(later.schema, later.unit, later.model)
+    assert (first.rows, first.most_rows) == (later.rows, later.most_rows) == (None, 100_000)
 
 
 def test_data_are_not_there_before_the_job_is_done(service: World, release: str) -> None:

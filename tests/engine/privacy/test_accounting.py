@@ -77,6 +77,10 @@ def test_delta_is_the_minimum_over_alpha(rho: float, epsilon: float) -> None:
     assert units / 1e18 == pytest.approx(expected, rel=1e-4, abs=2e-18)
 
 
+def test_a_delta_below_one_unit_is_one_unit() -> None:
+    assert delta_of(ONE // 100, 60 * ONE) == 1
+
+
 def test_a_loss_of_zero_has_no_delta() -> None:
     assert delta_of(0, ONE) == 0
     assert epsilon_for(0, MICRO_DELTA) == 0
