@@ -71,9 +71,17 @@ def test_a_code_that_means_not_applicable_is_a_spelling_of_null() -> None:
 
 def test_a_code_beside_a_range_is_a_point_mass() -> None:
     ratio, children = field("RATIO"), field("CHILDREN")
-    assert (ratio["special"], ratio["constraints"]["maximum"]) == ([501], 500)
+    assert (ratio["special"], ratio["constraints"]["maximum"]) == ([501, 0], 500)
     assert (children["special"], children["constraints"]["minimum"]) == ([0], 1)
     assert field("X", values(min=1, max=2, **{"2.5": "half"}))["type"] == "number"
+
+
+def test_zero_is_a_point_mass_where_bins_are_private() -> None:
+    assert field("X", values(min=-9000, max=1341000))["special"] == [0]
+    assert field("X", values(min=0.5, max=99.5)).get("special") is None
+    assert field("X", values(min=-1.5, max=99.5))["special"] == [0]
+    assert field("X", values(min=0, max=500, **{"501": "above"}))["special"] == [501, 0]
+    assert "special" not in field("X", values(min=0, max=99))
 
 
 def test_bins_are_bought_where_a_range_has_many_values() -> None:

@@ -3,14 +3,16 @@
 *Values*. Of a column that leaves them open the run finds those that many units have, by discovery
 of keys, before it asks anything else. That takes the delta that is set aside.
 
-*Bins* hold about equal numbers of rows where the dictionary states a public range alone. In a wide
-one the run first finds the median by counting even cells, then even cells within the cell that
-it lies in, until few codes are left: the rows may fill a tiny part of the range. Then it asks
-for one quantile after another, each halving the largest share of rows that no cut divides yet,
-from a grid between the two answers beside it that is dense near both. So cuts lie close to each
-other where rows do. A point that is named twice holds many rows by itself and becomes a cell of its
-own. Special values, `other` and null have their cells in any case and are left out of the
-quantiles. Columns with private bins can be counted in finer sub-bins too (see `within_bins`).
+*Bins* hold about equal numbers of rows where the dictionary states a public range alone. The run
+first counts the range in finer and finer cells (see `frequent_codes`), which finds the median even
+where the rows fill a tiny part of the range, and values that many rows share. A frequent value that
+holds as many rows as a bin should becomes a cell of its own. Then the run asks for one quantile
+after another, each halving the largest share of rows that no cut divides yet, from a grid between
+the two answers beside it that is dense near both and has the frequent values, 0 and the ends of the
+range. So cuts lie close to each other where rows do. A point that is named twice holds many rows by
+itself and becomes a cell too. Special values, `other` and null have their cells in any case and are
+left out of the quantiles. Columns with private bins can be counted in finer sub-bins too (see
+`within_bins`), in which frequent values that got no cell are by themselves.
 
 *Loss*. Each is given a share. Every count and every quantile (the kernel's exponential mechanism)
 has an equal part of that of the bins, whatever the answers; cells and grids are made of the range
@@ -19,8 +21,7 @@ and of earlier answers alone.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -30,13 +31,20 @@ from pydantic import Field
 
 from app.engine.columns.axes import Axes, Bins, choose_axes
 from app.engine.columns.contribution import expected_error, expected_score_error
+from app.engine.columns.frequent_codes import (
+    WhereRowsAre,
+    always_offered,
+    counts_of,
+    most_counted,
+    where_rows_are,
+)
 from app.engine.columns.tuning import TUNING
-from app.engine.columns.within_bins import with_sub_bins
+from app.engine.columns.within_bins import with_most_sub_bins, with_sub_bins
 from app.engine.grouping import Grouping
 from app.engine.method import Problem, Session
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
-from app.engine.privacy.queries import Contribution, Count, Quantile, Values
+from app.engine.privacy.queries import Contribution, Quantile, Values
 from app.engine.privacy.unit_budget import UnitBudget
 from app.engine.schema import Column, PrivacyUnit, QuantileBins, Schema
 
@@ -73,8 +81,10 @@ USUAL_BINS_SHARE = TUNING.bins_share
 USUAL_WITHIN_BINS = TUNING.within_bins
 USUAL_VALUES_SHARE = TUNING.values_share
 
-# Points of one quantile's grid.
-MOST_POINTS = TUNING.even_points + 2 * TUNING.rising_points + 1
+# Points of one quantile's grid: those placed by distance, and the candidates in any case (a code
+# with its two neighbours).
+PLACED_POINTS = TUNING.even_points + 2 * TUNING.rising_points + 1
+MOST_POINTS = PLACED_POINTS + 3 * (TUNING.frequent_codes + 3)
 
 FAR_CUTS = TUNING.far_cuts
 
@@ -97,7 +107,8 @@ class AxisPlan:
     """Axes with as many cells as can come out, and what is spent before they are known.
 
     `found` are the columns whose values are found, `value` the loss of each. `quantile_bins` are
-    the numbers of bins, `questions` those that they take at most, `each` the loss of one. Losses
+    the numbers of bins, `questions` those that they take at most, `counted` the most cells that
+    their counts have together, `each` the loss of one question. Losses
     are None where nothing is measured; `rest` is what is left beside them. `far_cuts` cut the
     outermost cells further; each cell of private bins is cut into at most `within_bins` sub-bins.
     """
@@ -108,6 +119,7 @@ class AxisPlan:
     value: PrivacyLoss | None
     quantile_bins: Mapping[str, int]
     questions: int
+    counted: int
     each: PrivacyLoss | None
     rest: UnitBudget
     far_cuts: int
@@ -118,7 +130,8 @@ class AxisPlan:
     def draws(self) -> int:
         """Noisy counts and scores of all questions, and counts of sub-bins."""
         sub_bins = sum(grouping.cells for grouping in self.axes.sub_bins.values())
-        return MOST_POINTS * self.questions + sub_bins
+        quantiles = sum(bins - 1 for bins in self.quantile_bins.values())
+        return MOST_POINTS * quantiles + self.counted + sub_bins
 
     def measure(self, session: Session) -> Axes:
         """The axes with values and bins that were measured, as `session.schema` has them from then
@@ -131,12 +144,14 @@ class AxisPlan:
         )
         if self.each is None:
             return axes
-        groupings = dict(axes.groupings)
+        groupings, frequent = dict(axes.groupings), {}
         for name, bins in self.quantile_bins.items():
             column = session.schema.column(name)
-            edges = _quantile_edges(session, column, bins - 1, self.each)
+            found = where_rows_are(session, column, self.each, PLACED_POINTS)
+            edges = _quantile_edges(session, column, bins, found, self.each)
             groupings[name] = Grouping(with_far_cuts(edges, self.far_cuts), column.tail)
-        return with_sub_bins(Axes(groupings), tuple(self.quantile_bins), self.within_bins)
+            frequent[name] = tuple(each.code for each in found.frequent)
+        return with_sub_bins(Axes(groupings), tuple(self.quantile_bins), self.within_bins, frequent)
 
     def left(self, session: Session) -> UnitBudget:
         """What may be spent after `measure`: no less than `rest`."""
@@ -161,9 +176,9 @@ def plan_axes(
     found = _to_be_found(schema, axes)
     quantile_bins = _quantile_bins(schema, axes, params.bins)
     questions = sum(
-        bins - 1 + _counts_of_cells(schema.column(name).regular)
-        for name, bins in quantile_bins.items()
+        bins - 1 + counts_of(schema.column(name).regular) for name, bins in quantile_bins.items()
     )
+    counted = sum(most_counted(schema.column(name).regular) for name in quantile_bins)
     groupings = {
         name: _widest(schema.column(name), grouping, quantile_bins.get(name, 0) + 2 * far_cuts)
         if name in (*found, *quantile_bins)
@@ -176,12 +191,13 @@ def plan_axes(
     if each is not None:
         problems += _noise_problems(UnitBudget(budget.unit, each))
     return AxisPlan(
-        with_sub_bins(Axes(groupings), tuple(quantile_bins), within_bins),
+        with_most_sub_bins(Axes(groupings), tuple(quantile_bins), within_bins),
         params,
         found,
         value,
         quantile_bins,
         questions,
+        counted,
         each,
         rest,
         far_cuts,
@@ -227,14 +243,6 @@ def _quantile_bins(schema: Schema, axes: Axes, bins: Mapping[str, Bins]) -> dict
     return {
         name: chosen.count for name, chosen in declared.items() if isinstance(chosen, QuantileBins)
     }
-
-
-def _counts_of_cells(regular: int) -> int:
-    """How many counts lead to a cell of so few codes that a grid has them all."""
-    times = 0
-    while regular > MOST_POINTS:
-        regular, times = -(-regular // TUNING.counted_cells), times + 1
-    return times
 
 
 def _widest(column: Column, grouping: Grouping, bins: int) -> Grouping:
@@ -320,23 +328,24 @@ class _Answer:
 
 
 def _quantile_edges(
-    session: Session, column: Column, questions: int, loss: PrivacyLoss
+    session: Session, column: Column, bins: int, found: WhereRowsAre, loss: PrivacyLoss
 ) -> tuple[int, ...]:
-    """Edges of a grouping; fewer questions are asked if nothing is left to be divided."""
+    """Edges of at most `bins` cells; fewer quantiles are asked if nothing is left to be divided."""
     last = column.regular - 1
     whole = _Stretch(0, last, 0.0, 1.0)
-    located = _around_the_median(session, column, loss) if questions else whole
+    located = _Stretch(found.low, found.end - 1, 0.0, 1.0)
     stretches = [whole]
     named = {0, last}
-    cuts = {0, column.regular}
-    for _ in range(questions):
+    cuts = _own_cells(column.regular, found, bins)
+    offered = {*always_offered(column), *(each.code for each in found.frequent)}
+    for _ in range(bins - 1):
         open_ones = [each for each in stretches if _is_open(each, cuts)]
-        if not open_ones:
+        if not open_ones or len(cuts) > bins:
             break
         widest = max(open_ones, key=lambda each: each.share)
         within = located if widest is whole else widest
-        answer = _quantile(session, column, within, loss)
-        is_mass = answer.is_exact and answer.code in named
+        answer = _quantile(session, column, within, offered, loss)
+        is_mass = answer.is_exact and answer.code in named and len(cuts) < bins
         cuts |= {answer.code, answer.code + 1} if is_mass else {answer.code}
         named.add(answer.code)
         place = stretches.index(widest)
@@ -344,20 +353,14 @@ def _quantile_edges(
     return tuple(sorted(cuts))
 
 
-def _around_the_median(session: Session, column: Column, loss: PrivacyLoss) -> _Stretch:
-    """Few codes that hold the median, found by counting finer and finer cells."""
-    low, end = 0, column.regular
-    for _ in range(_counts_of_cells(column.regular)):
-        length = -(-(end - low) // TUNING.counted_cells)
-        inner = [*range(low, end, length), end]
-        cuts = sorted({0, *inner, column.regular})
-        query = Count((column.name,), {column.name: Grouping(tuple(cuts), column.tail)})
-        (answer,) = session.count([query], loss)
-        below = np.cumsum(answer.values[: len(cuts) - 1])
-        crossed = cuts[int(np.argmax(below >= below[-1] / 2))]
-        place = bisect_right(inner, min(max(crossed, low), end - 1)) - 1
-        low, end = inner[place], inner[place + 1]
-    return _Stretch(low, end - 1, 0.0, 1.0)
+def _own_cells(regular: int, found: WhereRowsAre, bins: int) -> set[int]:
+    """Cuts around frequent values, the most frequent first, that hold what a bin should."""
+    cuts = {0, regular}
+    for each in found.frequent:
+        around = cuts | {each.code, each.code + 1}
+        if each.share >= 1 / bins and len(around) <= bins + 1:
+            cuts = around
+    return cuts
 
 
 def _is_open(stretch: _Stretch, cuts: set[int]) -> bool:
@@ -366,8 +369,14 @@ def _is_open(stretch: _Stretch, cuts: set[int]) -> bool:
     return length > 1 or (length == 1 and stretch.high not in cuts)
 
 
-def _quantile(session: Session, column: Column, within: _Stretch, loss: PrivacyLoss) -> _Answer:
-    codes = _points(within.low, within.high)
+def _quantile(
+    session: Session,
+    column: Column,
+    within: _Stretch,
+    offered: Collection[int],
+    loss: PrivacyLoss,
+) -> _Answer:
+    codes = _points(within.low, within.high, offered)
     places, first = np.unique(column.places(codes)[0].astype(np.float64), return_index=True)
     grid, codes = tuple(places.tolist()), codes[first]
     query = Quantile(column.name, within.middle, grid, regular_only=True)
@@ -379,15 +388,19 @@ def _quantile(session: Session, column: Column, within: _Stretch, loss: PrivacyL
     )
 
 
-def _points(low: int, high: int) -> NDArray[np.int64]:
-    """Every code, or some evenly spaced and some at rising distances from either end."""
+def _points(low: int, high: int, offered: Collection[int]) -> NDArray[np.int64]:
+    """Every code, or some evenly spaced and some at rising distances from either end, and those
+    `offered` with the codes beside them."""
     span = high - low
-    if span < MOST_POINTS:
+    if span < PLACED_POINTS:
         return np.arange(low, high + 1)
     even = np.linspace(0, span, TUNING.even_points + 1)
     rising = np.geomspace(1, span, TUNING.rising_points)
     steps = np.rint(np.concatenate([even, rising, span - rising]))
-    return low + np.unique(steps.astype(np.int64))
+    beside = np.array(sorted(offered), dtype=np.int64)[:, None] + np.array([-1, 0, 1])
+    beside = beside[(beside >= low) & (beside <= high)]
+    points: NDArray[np.int64] = np.unique(np.concatenate([low + steps.astype(np.int64), beside]))
+    return points
 
 
 def with_far_cuts(edges: Sequence[int], far_cuts: int) -> tuple[int, ...]:

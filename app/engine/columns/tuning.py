@@ -24,10 +24,16 @@ class Tuning:
     values_of_unit: int = 4
 
     # --- private bins
-    # Cells of one count on the way to the median, and points of a quantile's grid: even ones, and
-    # ones at rising distances from either end. No fewer points than cells, so that a grid holds
-    # every code once the cells have come down to single codes.
+    # The most cells into which one count cuts another's cell on the way to single codes, and the
+    # most cells of that kind in one count: a bound of time and memory, since cells cost no budget.
     counted_cells: int = 256
+    refined_cells: int = 8192
+    # The chance that noise alone makes any code of a column appear frequent, and the most frequent
+    # codes that are used.
+    false_frequent: float = 1e-3
+    frequent_codes: int = 64
+    # Points of a quantile's grid: even ones, and ones at rising distances from either end. No fewer
+    # points than cells of a count, so that a grid holds every code of the median's cell.
     even_points: int = 128
     rising_points: int = 64
     # The outermost cells are cut further at this many distances, each twice the one before.

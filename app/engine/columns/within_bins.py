@@ -34,16 +34,45 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def with_sub_bins(axes: Axes, names: Sequence[str], most: int) -> Axes:
+def with_sub_bins(
+    axes: Axes,
+    names: Sequence[str],
+    most: int,
+    frequent: Mapping[str, Sequence[int]] | None = None,
+) -> Axes:
     """The same axes, where each cell of the columns `names` is cut into `most` sub-bins at most.
 
     A cell of fewer codes is cut into these. A column of which no cell can be cut gets no sub-bins.
+    Codes that are `frequent` in a column become sub-bins of their own besides.
     """
-    cut = {name: _cut(axes.groupings[name], most) for name in names}
+    if most == 1:
+        return axes
+    cut = {
+        name: _alone(_cut(axes.groupings[name], most), (frequent or {}).get(name, ()))
+        for name in names
+    }
     return Axes(
         axes.groupings,
         {name: sub_bins for name, sub_bins in cut.items() if sub_bins != axes.groupings[name]},
     )
+
+
+def with_most_sub_bins(axes: Axes, names: Sequence[str], most: int) -> Axes:
+    """Axes with as many sub-bins as `with_sub_bins` can give to cells of this number."""
+    cut = with_sub_bins(axes, names, most)
+    more = 2 * TUNING.frequent_codes
+    return Axes(
+        cut.groupings,
+        {
+            name: Grouping.equal(sub_bins.regular, sub_bins.tail, len(sub_bins.edges) - 1 + more)
+            for name, sub_bins in cut.sub_bins.items()
+        },
+    )
+
+
+def _alone(sub_bins: Grouping, codes: Sequence[int]) -> Grouping:
+    edges = {*sub_bins.edges}.union(*({code, code + 1} for code in codes))
+    return Grouping(tuple(sorted(edges)), sub_bins.tail)
 
 
 def _cut(cells: Grouping, most: int) -> Grouping:

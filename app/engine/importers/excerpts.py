@@ -9,7 +9,7 @@ a range, `min` and `max`, with codes beside it that are no part of it:
 
 A code that means *not applicable* is a spelling of null (`missingValues`), another beside a range
 a point mass of its own (`special`). For ranges with many values nothing public says where the
-rows lie, so they get private bins.
+rows lie, so they get private bins; 0 within such a range is special too, since amounts are often 0.
 """
 
 from __future__ import annotations
@@ -138,11 +138,14 @@ def _range(values: Mapping[str, Any], codes: list[str], log: ProblemLog) -> dict
         log.add("`max` is below `min`", "swap `min` and `max`", "max")
         return {}
     whole = all(isinstance(number, int) for number in (*ends, *special))
+    private = not whole or most - least >= MOST_OWN_CELLS
+    if private and least <= 0 <= most and 0 not in special:
+        special.append(0)
     return {
         "type": "integer" if whole else "number",
         "constraints": {"minimum": least, "maximum": most},
         **({"special": special} if special else {}),
-        **({} if whole and most - least < MOST_OWN_CELLS else {"bins": "quantiles"}),
+        **({"bins": "quantiles"} if private else {}),
     }
 
 
