@@ -564,3 +564,20 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only():
     assert " 50% measure" in terminal.getvalue()
     assert terminal.getvalue().endswith("\n")
     assert log.getvalue() == ""
+
+
+@pytest.mark.parametrize("call", [call_blocking, call_async])
+def test_without_pyarrow_text_that_looks_like_null_or_a_number_stays_text(call, monkeypatch):
+    monkeypatch.setattr("halftone_client.flows.releases.find_spec", lambda name: None)  # noqa: ARG005
+    rows = [
+        {"code": "01", "grade": "NA", "amount": 0.1},
+        {"code": "02", "grade": None, "amount": 2},
+    ]
+    script = Script(httpx.Response(200, text="".join(json.dumps(row) + "\n" for row in rows)))
+    frame = call(script, "download", "sm_1")
+    assert frame["code"].tolist() == ["01", "02"]
+    assert frame["grade"][0] == "NA"
+    assert pd.isna(frame["grade"][1])
+    assert frame["amount"].tolist() == [0.1, 2]
+    csv = Script(httpx.Response(200, content=b"grade\nNA\nx\n"))
+    assert call(csv, "download", "sm_1", "csv")["grade"].tolist() == ["NA", "x"]

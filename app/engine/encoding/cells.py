@@ -79,9 +79,11 @@ def _texts(values: pa.Array, name: str) -> pa.StringArray:
     kind = values.type
     if _is_text(kind):
         return _checked_text(values)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        values = values.cast(pa.timestamp(kind.unit))
     try:
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            # What a clock of the column's zone shows, as CSV has it. UTC needs no list of zones.
+            bare = values.cast(pa.timestamp(kind.unit))
+            values = bare if kind.tz in ("UTC", "Z", "+00:00") else pc.local_timestamp(values)
         texts = values.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise _not_single_values(kind, name) from error

@@ -29,12 +29,13 @@ _MARKS = {
 }
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]+)?)?"
-_MIDNIGHT = r"(?:[T ]00:00(?::00(?:\.0+)?)?)?Z?"
+_OFFSET = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_MIDNIGHT = rf"(?:[T ]00:00(?::00(?:\.0+)?)?{_OFFSET})?Z?"
 # RE2, the regular expressions of Arrow, accepts a backslash only before these characters.
 _ASCII_MARK = re.compile(r"[!-/:-@\[-`{-~]")
 _ISO = {
     "date": _DATE + _MIDNIGHT,
-    "datetime": f"{_DATE}(?:[T ]{_CLOCK})?Z?",
+    "datetime": f"{_DATE}(?:[T ]{_CLOCK}{_OFFSET})?Z?",
     "time": _CLOCK,
 }
 
@@ -45,8 +46,8 @@ def ticks(
     """Days (date) or seconds (datetime, time) of each text, and a mask of the readable texts.
 
     Both have shape (texts,). Without `formats` texts are ISO 8601, otherwise the first format
-    that fits counts. Fractions of a second are dropped. A trailing Z is ignored: times have no
-    zone.
+    that fits counts. Fractions of a second are dropped. A trailing Z or offset is ignored: what
+    the clock showed counts.
     """
     patterns = [_pattern(form) for form in formats] or [_ISO[kind]]
     places = np.zeros(len(texts), np.int64)

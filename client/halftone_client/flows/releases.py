@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,10 +25,12 @@ from halftone_client.records import Preflight, Record, Release, Sample, id_of
 ReleaseRef = str | Release
 SampleRef = str | Sample
 
+# What the service writes says what is text, while pandas takes `NA` for null and 01 for 1. CSV does
+# not say whether 01 is text, so that it is read as a number there.
 _READERS: Mapping[str, Callable[[io.BytesIO], Any]] = {
-    "csv": pd.read_csv,
+    "csv": lambda file: pd.read_csv(file, keep_default_na=False, na_values=[""]),
     "parquet": pd.read_parquet,
-    "jsonl": lambda file: pd.read_json(file, lines=True),
+    "jsonl": lambda file: pd.DataFrame([json.loads(line) for line in file]),
 }
 
 
@@ -154,9 +157,10 @@ def download(
 ) -> Flow[pd.DataFrame]:
     """The synthetic rows; of a release, those of its first sample.
 
-    `format` is csv, parquet or jsonl: parquet, which keeps types, if pyarrow is installed.
+    `format` is csv, parquet or jsonl: parquet, if pyarrow is installed, otherwise jsonl. Both keep
+    text as text; from csv, text such as 01 comes as a number.
     """
-    chosen = format or ("parquet" if find_spec("pyarrow") else "csv")
+    chosen = format or ("parquet" if find_spec("pyarrow") else "jsonl")
     if chosen not in _READERS:
         raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
     response = yield from _data(service, sample, chosen)
