@@ -121,7 +121,7 @@ def test_no_other_share_is_one(share: float, monkeypatch: pytest.MonkeyPatch) ->
 def test_built_ins_get_public_rows_if_they_say_so_and_third_parties_always() -> None:
     def gets(entry: Entry, public: str | None = "ds_public") -> bool:
         release = ReleaseRow(public_dataset_id=public, synthesizer=entry.name)
-        return _Admitted(release, entry, Accountant.BASIC, "", 1000).uses_public
+        return _Admitted(release, entry, Accountant.BASIC, "", None, 1000).uses_public
 
     assert Histogram().uses_public == "no"
     for entry in registry.entries():
