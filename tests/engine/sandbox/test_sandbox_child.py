@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,33 +69,74 @@ class Other:
 """
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    """Starts children that also see a third party's distribution."""
-    info = tmp_path / "other_maker-1.dist-info"
+# Imports once what every child imports, then forks one for each descriptor that it is sent; "w"
+# waits for the oldest child and tells its exit status.
+TEMPLATE = """
+import os, socket, sys
+from app.engine import compiled
+from app.engine.catalog import registry
+from app.engine.sandbox import child
+
+registry.import_built_ins()
+compiled.get_ready()
+control = socket.socket(fileno=int(sys.argv[1]))
+children = []
+while True:
+    word, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    if word == b"w":
+        _, status = os.waitpid(children.pop(0), 0)
+        control.send(bytes([os.waitstatus_to_exitcode(status) & 255]))
+    elif word == b"f":
+        children.append(os.fork())
+        if not children[-1]:
+            child.main(descriptors[0])
+            os._exit(0)
+        os.close(descriptors[0])
+    else:
+        break
+"""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[socket.socket]:
+    """A process that forks children which also see a third party's distribution."""
+    folder = tmp_path_factory.mktemp("plugin")
+    info = folder / "other_maker-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-maker\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[halftone.synthesizers]\nother = other_maker:Other\n")
-    (tmp_path / "other_maker.py").write_text(PLUG_IN)
-    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    started: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+    (folder / "other_maker.py").write_text(PLUG_IN)
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TEMPLATE, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+        )
+    with ours:
+        yield ours
+    assert process.wait(20) == 0
+
+
+@pytest.fixture
+def start(template: socket.socket) -> Iterator[Starter]:
+    """Starts children."""
+    started: list[socket.socket] = []
 
     def begin() -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = f"from app.engine.sandbox.child import main; main({theirs.fileno()})"
-            process = subprocess.Popen(
-                [sys.executable, "-c", command],
-                pass_fds=[theirs.fileno()],
-                env={"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            )
-        started.append((process, ours))
+            socket.send_fds(template, [b"f"], [theirs.fileno()])
+        started.append(ours)
         return ours
 
     yield begin
-    for process, ours in started:
+    for ours in started:
         ours.close()
-        assert process.wait(20) == 0, "a child ends by itself"
+    for _ in started:
+        template.send(b"w")
+        assert template.recv(1) == b"\0", "a child ends by itself"
 
 
 def fit(
