@@ -96,7 +96,10 @@ def released(method: Synthesizer[Any], table: Table, epsilon: float, seed: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.frequent_values",
+        description="How private bins keep values that many rows share.",
+    )
     parser.add_argument("--runs", type=int, default=4)
     runs = parser.parse_args().runs
     for name, make in TABLES.items():

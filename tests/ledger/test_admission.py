@@ -252,7 +252,9 @@ def test_a_preview_tells_what_admission_would_and_changes_nothing(database: Data
             )
 
         assert look("0.4", True, None).remaining_after == {"epsilon": "0.6", "delta": "0.000001"}
-        assert look("0.4", False, grant).remaining_after == {"epsilon": "0.1", "delta": "0"}
+        least = {"epsilon": "0.1", "delta": "0"}
+        assert look("0.4", False, grant).remaining_after == least
+        assert look("0.4", True, grant).remaining_after == least
         assert look("0.6", False, grant).fits is False
         assert look("0.6", False, grant).remaining_after is None
         assert books.account(session).entries == 1
@@ -335,3 +337,28 @@ def test_a_refund_gives_back_once_to_account_and_grant(database: Database) -> No
         assert grant.spent_primary == 0
     with database.read() as session:
         assert ledgers.verify(session, books.account_id).ok
+
+
+def test_a_refund_gives_back_what_one_release_cost_and_no_more(database: Database) -> None:
+    books = open_books(database, "3", "1e-6")
+    with database.write() as session:
+        analyst = add_principal(session, analyst=True)
+        grant = add_grant(session, books.dataset_id, analyst.id, cap=(3 * 10**12, 10**12))
+        asked = {"rl_kept": ("2", "3e-7"), "rl_returned": ("1", "2e-7")}
+        for release_id, (epsilon, delta) in asked.items():
+            terms = guarantee(epsilon=epsilon, delta=delta)
+            books.admit(session, terms, grant=grant, release_id=release_id)
+        admission.refund(
+            session,
+            account_id=books.account_id,
+            grant_id=grant.id,
+            dataset_id=books.dataset_id,
+            release_id="rl_returned",
+            principal_id=analyst.id,
+            charge=Charge(10**12, 2 * 10**11),
+        )
+        session.refresh(grant)
+        account = books.account(session)
+        kept = (2 * 10**12, 3 * 10**11)
+        assert (account.spent_primary, account.spent_delta) == kept
+        assert (grant.spent_primary, grant.spent_delta) == kept

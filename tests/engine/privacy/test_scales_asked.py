@@ -197,6 +197,17 @@ def test_scores_divide_a_loss_by_how_far_they_move(draws: Draws, kind: Any) -> N
 
 
 @BOTH
+def test_a_score_of_less_weight_is_drawn_with_more_noise(draws: Draws, kind: Any) -> None:
+    reference = (np.zeros(3),)
+    candidates = [Candidate(Count(("a",)), reference, weight) for weight in (1.0, 0.5)]
+    people(of_kind(kind)).scores(candidates, of_kind(kind))
+    moved = (MOST, 0.5 * MOST)
+    whole = sum(moved) if kind == "pure" else math.hypot(*moved)
+    expected = pays_for(kind, 1.0, whole, whole) * 1024
+    assert draws.noise == [pytest.approx(expected), pytest.approx(2 * expected)]
+
+
+@BOTH
 @pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.9])
 @pytest.mark.parametrize(("of", "numbers"), [("b", MOST), (RowNumber(MOST), 1)])
 def test_a_quantile_moves_by_the_farther_side_of_all_numbers_of_a_unit(
