@@ -13,7 +13,7 @@ from bookkeeping import Books, add_grant, add_principal, guarantee, make_store, 
 from app.database import Database, new_id
 from app.engine.privacy.loss import Accountant, Charge
 from app.integrity import ledgers
-from app.ledger import accounts, admission
+from app.ledger import accounts, admission, budgets
 from app.ledger.models import GrantRow
 from app.ledger.terms import Terms
 from app.problems import BudgetExceeded, Conflict, Invalid, NotFound
@@ -362,3 +362,35 @@ def test_a_refund_gives_back_what_one_release_cost_and_no_more(database: Databas
         kept = (2 * 10**12, 3 * 10**11)
         assert (account.spent_primary, account.spent_delta) == kept
         assert (grant.spent_primary, grant.spent_delta) == kept
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "field"),
+    [("1", "3e-7", None), ("0.999999999999", "1e-6", "epsilon"), ("9", "2.99999999e-7", "delta")],
+)
+def test_a_budget_is_set_to_no_less_than_what_was_spent_of_either_amount(
+    database: Database, epsilon: str, delta: str, field: str | None
+) -> None:
+    books = open_books(database, "5", "1e-6")
+    with database.write() as session:
+        books.admit(session, guarantee(epsilon="1", delta="3e-7"))
+        account = books.account(session)
+
+        def change() -> None:
+            budgets.change(
+                session,
+                account,
+                dataset_id=books.dataset_id,
+                principal_id=books.owner_id,
+                epsilon=Decimal(epsilon),
+                delta=Decimal(delta),
+                delta_for_approximate=None,
+                reason="less is left",
+            )
+
+        if field is None:
+            change()
+            return
+        with pytest.raises(Conflict) as refused:
+            change()
+        assert [each.pointer for each in refused.value.errors] == [f"/{field}"]

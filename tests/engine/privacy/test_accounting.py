@@ -145,6 +145,14 @@ def test_what_is_booked_and_what_the_session_opens_with(
     assert open_guarantee(guarantee, accountant, aside) == (charge, loss)
 
 
+def test_rho_is_booked_at_the_delta_that_approximate_steps_leave() -> None:
+    aside = MICRO_DELTA // 10
+    asked = Guarantee(rho=ONE // 10, delta=MICRO_DELTA)
+    charge, loss = open_guarantee(asked, BASIC, aside)
+    assert charge == Charge(epsilon_for(ONE // 10, MICRO_DELTA - aside), MICRO_DELTA)
+    assert loss == PrivacyLoss.zcdp(ONE // 10, aside)
+
+
 def test_rho_with_delta_is_booked_in_epsilon_on_basic() -> None:
     charge, loss = open_guarantee(Guarantee(rho=24355970359, delta=MICRO_DELTA), BASIC)
     assert charge.delta == MICRO_DELTA
