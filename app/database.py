@@ -181,7 +181,11 @@ class Database:
             connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, MOST_VARIABLES)
             connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, MOST_SQL_BYTES)
             for pragma in self._pragmas(query_only=query_only):
-                connection.execute(f"PRAGMA {pragma}")
+                try:
+                    connection.execute(f"PRAGMA {pragma}")
+                # Of a damaged schema SQLite's message quotes bytes that are no text.
+                except UnicodeDecodeError as error:
+                    raise _damaged_schema() from error
 
         @event.listens_for(engine, "begin")
         def start(connection: Connection) -> None:
@@ -293,6 +297,12 @@ class Database:
         self.write_engine.dispose()
         self.read_engine.dispose()
         self.lock.close()
+
+
+def _damaged_schema() -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError("malformed database schema")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def _create_private(path: Path) -> None:

@@ -419,3 +419,26 @@ def test_rows_that_break_a_constraint_are_kept_and_counted() -> None:
     encoded = coder.encode(block(x=["1", "5", "5"], y=["2", "4", "5"]))
     assert encoded.rows == 3
     assert coder.totals.violations == [1]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "text", "means"),
+    [
+        ("1920-01-01", "2010-12-31", "03/04/25", dt.date(1925, 4, 3)),
+        ("1920-01-01", "2010-12-31", "03/04/05", dt.date(2005, 4, 3)),
+        ("1990-01-01", "2080-12-31", "03/04/75", dt.date(2075, 4, 3)),
+        ("1890-01-01", "1960-12-31", "03/04/95", dt.date(1895, 4, 3)),
+    ],
+)
+def test_a_year_of_two_digits_lies_in_the_declared_range(
+    minimum: str, maximum: str, text: str, means: dt.date
+) -> None:
+    limits = {"minimum": minimum, "maximum": maximum}
+    assert read(field("date", format="%d/%m/%y", constraints=limits), text) == [means]
+
+
+def test_a_year_of_two_digits_that_two_centuries_have_cannot_be_read() -> None:
+    limits = {"minimum": "1905-01-01", "maximum": "2024-12-31"}
+    wire = field("date", format="%d/%m/%y", constraints=limits)
+    assert read(wire, "03/04/30", "03/04/99") == [dt.date(1930, 4, 3), dt.date(1999, 4, 3)]
+    assert len(messages(wire, "03/04/10")) == 1

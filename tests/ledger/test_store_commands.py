@@ -6,6 +6,7 @@ import json
 import sqlite3
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -199,18 +200,24 @@ def test_commands_say_what_is_missing(
     assert "HALFTONE_ADMIN_KEY" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", [b"no database at all" * 500, None], ids=["other", "cut"])
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "other": lambda _: b"no database at all" * 500,
+    "cut": lambda whole: whole[: len(whole) // 3],
+    "schema": lambda whole: whole.replace(b"CREATE TABLE", b"CREATE TABL\xa8"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_verify_of_a_malformed_file_says_what_helps(
     tmp_path: Path,
     books: Books,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    damage: bytes | None,
+    damage: str,
 ) -> None:
     books.database.checkpoint()
     path = tmp_path / "damaged.sqlite"
-    whole = books.database.path.read_bytes()
-    path.write_bytes(damage or whole[: len(whole) // 3])
+    path.write_bytes(DAMAGE[damage](books.database.path.read_bytes()))
     monkeypatch.setenv("HALFTONE_DATABASE_URL", f"sqlite:///{path}")
     assert cli.main(["verify"]) != 0
     told = capsys.readouterr().err

@@ -40,20 +40,25 @@ _ISO = {
 }
 
 
+# The first and the last year that a column declares.
+Years = tuple[int, int]
+
+
 def ticks(
-    texts: pa.StringArray, kind: TypeName, formats: Sequence[str]
+    texts: pa.StringArray, kind: TypeName, formats: Sequence[str], years: Years | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Days (date) or seconds (datetime, time) of each text, and a mask of the readable texts.
 
     Both have shape (texts,). Without `formats` texts are ISO 8601, otherwise the first format
     that fits counts. Fractions of a second are dropped. A trailing Z or offset is ignored: what
-    the clock showed counts.
+    the clock showed counts. A year of two digits is the one that lies within `years`; a text for
+    which two do cannot be read. Without `years` POSIX decides: 69 to 99 mean 1969 to 1999.
     """
     patterns = [_pattern(form) for form in formats] or [_ISO[kind]]
     places = np.zeros(len(texts), np.int64)
     readable = np.zeros(len(texts), bool)
     for pattern in patterns:
-        found, fits = _read(texts, kind, f"^{pattern}$")
+        found, fits = _read(texts, kind, f"^{pattern}$", years)
         fits &= ~readable
         places[fits] = found[fits]
         readable |= fits
@@ -89,12 +94,14 @@ class _Parts:
 
 
 def _read(
-    texts: pa.StringArray, kind: TypeName, pattern: str
+    texts: pa.StringArray, kind: TypeName, pattern: str, years: Years | None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     matched = pc.extract_regex(texts, pattern)
     fits = np.asarray(matched.is_valid())
     parts = _Parts(matched)
-    days, is_day = _days(parts)
+    year, is_year = _year(parts, years)
+    days, is_day = _days(parts, year)
+    is_day &= is_year
     seconds, is_clock = _seconds(parts)
     if kind == "date":
         return days, fits & is_day
@@ -103,8 +110,8 @@ def _read(
     return days * 86_400 + seconds, fits & is_day & is_clock
 
 
-def _days(parts: _Parts) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    year, month, day = _year(parts), _month(parts), parts.number("day", 1)
+def _days(parts: _Parts, year: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    month, day = _month(parts), parts.number("day", 1)
     plausible = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     months = (year - 1970) * 12 + np.where(plausible, month, 1) - 1
     dates = months.astype("datetime64[M]").astype("datetime64[D]") + np.where(plausible, day, 1) - 1
@@ -113,12 +120,17 @@ def _days(parts: _Parts) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return dates.astype(np.int64), plausible & same_month
 
 
-def _year(parts: _Parts) -> NDArray[np.int64]:
+def _year(parts: _Parts, years: Years | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The years, and where there is only one that they can be."""
     if "short_year" not in parts:
-        return parts.number("year", 1970)
+        year = parts.number("year", 1970)
+        return year, np.ones(len(year), bool)
     short = parts.number("short_year", 70)
-    # POSIX: 69 to 99 mean 1969 to 1999.
-    return short + np.where(short < 69, 2000, 1900)
+    if years is None:
+        return short + np.where(short < 69, 2000, 1900), np.ones(len(short), bool)
+    first, last = years
+    year = first + (short - first) % 100
+    return year, year + 100 > last
 
 
 def _month(parts: _Parts) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -15,11 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, trimmed
-from app.engine.encoding.moments import ticks
+from app.engine.encoding.moments import Years, ticks
 from app.engine.escapes import has_escapes
 from app.engine.schema.column import Column, TextFormat
 from app.engine.schema.scale import Categories, Linear
-from app.engine.schema.values import LARGEST_INTEGER, SMALLEST_INTEGER, tick
+from app.engine.schema.values import LARGEST_INTEGER, SMALLEST_INTEGER, at_tick, tick
 
 _WHOLE = r"^[+-]?[0-9]+(\.0*)?$"
 # Shorter texts fit in 64 bits. Python refuses to read thousands of digits, so it is not asked to.
@@ -147,11 +148,24 @@ class CellReader:
     ) -> tuple[NDArray[np.int64] | NDArray[np.float64], NDArray[np.bool_]]:
         kind = self.column.type
         if kind in ("date", "datetime", "time"):
-            return ticks(bare, kind, form.formats)
+            return ticks(bare, kind, form.formats, self._years)
         digits = spelled_plainly(bare, form)
         if kind == "number":
             return numbers(digits)
         return whole_numbers(digits)
+
+    @cached_property
+    def _years(self) -> Years | None:
+        """The first and the last year that a column of dates or moments declares."""
+        scale, kind = self.column.scale, self.column.type
+        if kind not in ("date", "datetime"):
+            return None
+        if isinstance(scale, Linear):
+            declared = [at_tick(kind, scale.minimum), at_tick(kind, scale.maximum)]
+        else:
+            declared = list(scale.values)
+        years = [value.year for value in declared if isinstance(value, dt.date)]
+        return (min(years), max(years)) if years else None
 
     def _listed(self, places: NDArray[Any]) -> NDArray[np.int64]:
         """Codes of categories, special values and `other`; -1 for any other place."""
