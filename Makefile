@@ -2,9 +2,9 @@
 # each sets up .venv when it must.
 
 PYTHON ?= $(or $(shell command -v python3.11),python3)
-# Worker processes of the test run, one more than two cores have: some tests wait for most of
+# Worker processes of the test run, two more than two cores have: some tests wait for most of
 # their time. 0 runs the tests in one process.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 # What to test, and further options: make test TESTS=tests/ledger PYTEST_OPTIONS=-x
 TESTS ?= tests
 PYTEST_OPTIONS ?=

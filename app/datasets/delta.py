@@ -1,4 +1,4 @@
-"""What a dictionary needs that its account does not allow: delta for values that are discovered."""
+"""What is wrong with an account's delta: none for values that are discovered, or far too much."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from app.ledger.models import AccountRow
 
 # Where nothing else is known; an account's own delta is divided in place of it.
 _USUAL_DELTA = "0.000001"
+# A thousandth. With probability delta a guarantee says nothing, so it is chosen well below one
+# divided by the number of units.
+_QUESTIONED = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,13 @@ class Note:
 
 
 def notes(dataset_id: str, schema: Mapping[str, Any], account: AccountRow | None) -> list[Note]:
-    """A note for each column that no release can use as its account is. From public facts alone."""
-    if account is None or account.cap_delta > 0:
+    """A note for each column that no release can use as its account is, and one for a delta that
+    protects little. From public facts alone."""
+    if account is None:
+        return []
+    if account.budget_delta >= _QUESTIONED:
+        return [_too_much(dataset_id, account)]
+    if account.cap_delta > 0:
         return []
     found = [place for place, field in enumerate(schema["fields"]) if "values" in field]
     return [
@@ -38,6 +46,18 @@ def notes(dataset_id: str, schema: Mapping[str, Any], account: AccountRow | None
         )
         for place in found
     ]
+
+
+def _too_much(dataset_id: str, account: AccountRow) -> Note:
+    delta = from_units(account.budget_delta, DELTA_UNIT)
+    body = {"epsilon": from_units(account.budget_epsilon, EPSILON_UNIT), "delta": _USUAL_DELTA}
+    body["reason"] = "..."
+    return Note(
+        pointer("budget", "delta"),
+        f"A delta of {delta} lets releases publish a person's rows with that probability.",
+        "Choose one well below one divided by the number of people or rows. Before the first"
+        f" release, PUT /v1/datasets/{dataset_id}/budget with {json.dumps(body)} and If-Match.",
+    )
 
 
 def _for_that(account: AccountRow) -> str:

@@ -115,6 +115,8 @@ class _Ingest:
                 content = self._store(file, plan, reader, encoder, table)
             if encoder.totals.problems.count:
                 raise TableError([])
+            if not encoder.totals.rows_kept:
+                raise _no_rows(encoder.totals.dropped_without_id)
             self._accept(plan, reader, encoder, table, content)
         except TableError as error:
             self._refuse(
@@ -358,6 +360,16 @@ def _grouped(pieces: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
         size += len(piece)
     if group:
         yield group
+
+
+def _no_rows(dropped: int) -> TableError:
+    message = "The table has no rows."
+    if dropped:
+        message = "Every row lacks its id, so the table has no rows that belong to anybody."
+    remedy = "Send the file with its rows" + (
+        ", and with the ids of their entities." if dropped else "."
+    )
+    return TableError([RowProblem(None, None, None, message, remedy)])
 
 
 def _too_many_rows(limit: int) -> TableError:

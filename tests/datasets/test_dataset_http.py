@@ -499,5 +499,19 @@ def test_values_to_discover_without_delta_are_noted_at_upload_with_the_call_that
     assert office.custodian.dataset(made["id"])["custodian"]["notes"] == []
 
 
+def test_a_delta_that_protects_little_is_questioned_with_the_call_that_lowers_it(
+    office: Office,
+) -> None:
+    made = office.custodian.declare(spec(budget={"epsilon": 1, "delta": 0.5})).json()
+    (note,) = made["custodian"]["notes"]
+    assert (note["pointer"], "0.5" in note["message"]) == ("/budget/delta", True)
+    path = f"/datasets/{made['id']}/budget"
+    body = json.loads(note["remedy"].split("with ")[1].split(" and If-Match")[0])
+    tag = office.custodian.get(path).headers["ETag"]
+    answer = office.custodian.call("PUT", path, json=body, headers={"If-Match": tag})
+    assert answer.status_code == 200, answer.text
+    assert office.custodian.dataset(made["id"])["custodian"]["notes"] == []
+
+
 def test_a_dictionary_with_declared_values_alone_needs_no_delta(office: Office) -> None:
     assert office.custodian.declare().json()["custodian"]["notes"] == []

@@ -428,3 +428,24 @@ def test_a_table_in_another_encoding_names_the_encoding_that_reads_it(office: Of
     assert kept["state"] == "ready"
     notes = office.custodian.report(kept["id"])["file"]["notes"]
     assert notes == ["sexo: 2 cells are not utf-8 text; declare the `encoding`"]
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "said"),
+    [
+        ("shift,pay\n", {}, "The table has no rows."),
+        (
+            "driver,shift,pay\n,3,Cash\n,4,Card\n",
+            {"schema": ENTITY_SCHEMA, "unit": ENTITY},
+            "Every row lacks its id",
+        ),
+    ],
+    ids=["a header alone", "no ids"],
+)
+def test_a_table_of_no_rows_is_not_ready(
+    office: Office, table: str, changes: dict[str, Any], said: str
+) -> None:
+    made = office.uploaded(table, **changes)
+    assert made["state"] == "rejected"
+    (problem,) = office.custodian.report(made["id"])["problems"]
+    assert problem["message"].startswith(said)
