@@ -341,8 +341,10 @@ def _acknowledge(parsed: argparse.Namespace) -> int:
         charged = acknowledge(database, marks, parsed.account, parsed.reason)
         with database.read() as session:
             account = ledgers.account(session, parsed.account)
-            assert account is not None
-            wire = charged.as_wire(Accountant(account.accountant))
+        if account is None:
+            print(f"{parsed.account} is not in the store; its mark is removed, and audited.")
+            return DONE
+        wire = charged.as_wire(Accountant(account.accountant))
     print(f"{parsed.account} takes charges again; charged for what was forgotten: {wire}")
     return DONE
 

@@ -7,12 +7,15 @@ takes any other charge. The entry in the ledger says what the mark was, and why 
 
 from __future__ import annotations
 
+from sqlalchemy.orm import Session
+
 from app.database import Database
 from app.engine.privacy.loss import Charge
 from app.integrity.ledgers import verify
 from app.ledger import repository
 from app.ledger.entries import AccountSuspended, append
-from app.ledger.marks import Marks, behind
+from app.ledger.marks import Mark, Marks, behind
+from app.ledger.models import AccountRow
 from app.problems import Conflict, NotFound
 from app.security import audit
 
@@ -23,55 +26,78 @@ OPERATOR = "operator"
 def acknowledge(database: Database, marks: Marks, account_id: str, reason: str) -> Charge:
     """Take charges on the account again; what was charged for the forgotten entries.
 
-    Raises `NotFound`, or `Conflict` where the account is not behind its mark or its ledger has
-    other faults.
+    An account that the store has forgotten altogether has no ledger to charge: that is audited, and
+    its mark removed. Raises `NotFound`, or `Conflict` where the account is not behind its mark or
+    its ledger has other faults.
     """
     marks.follow(database)
     with database.write() as session:
         account = repository.account(session, account_id)
-        if account is None:
-            raise NotFound
-        mark = behind(session, marks.read()).get(account_id)
-        if mark is None:
-            raise Conflict(f"Account {account_id} has not fallen behind its high-water mark.")
-        if not verify(session, account_id).ok:
-            raise Conflict(f"The ledger of {account_id} has other faults: run `halftone verify`.")
-        spent = account.spent_primary, account.spent_delta
-        forgotten = Charge(
-            _within(mark.spent_primary, spent[0], account.cap_primary),
-            _within(mark.spent_delta, spent[1], account.cap_delta),
-        )
-        repository.suspend(session, account_id, suspended=False)
-        head = repository.spend(session, account_id, forgotten)
-        opened = repository.entry(session, account_id, 1)
-        if head is None or opened is None:
-            raise AccountSuspended
-        append(
-            session,
-            account_id,
-            head,
-            kind="acknowledged",
-            amount=forgotten,
-            dataset_id=opened.dataset_id,
-            principal_id=OPERATOR,
-            detail={
-                "reason": reason,
-                "mark": {
-                    "entries": mark.entries,
-                    "hash": mark.hash,
-                    "spent_primary": mark.spent_primary,
-                    "spent_delta": mark.spent_delta,
-                },
-            },
-        )
-        audit.record(
-            session,
-            principal_id=None,
-            action="account.acknowledged",
-            subject=account_id,
-            detail={"reason": reason},
-        )
-        return forgotten
+        if account is not None:
+            return _charge_forgotten(session, marks, account, reason)
+        _note_forgotten(session, marks.read().get(account_id), reason)
+    # After the commit: a crash in between leaves a mark to acknowledge again, and loses no record.
+    with database.write():
+        rest = marks.read()
+        rest.pop(account_id, None)
+        marks.compact(rest)
+    return Charge(0, 0)
+
+
+def _charge_forgotten(session: Session, marks: Marks, account: AccountRow, reason: str) -> Charge:
+    mark = behind(session, marks.read()).get(account.id)
+    if mark is None:
+        raise Conflict(f"Account {account.id} has not fallen behind its high-water mark.")
+    if not verify(session, account.id).ok:
+        raise Conflict(f"The ledger of {account.id} has other faults: run `halftone verify`.")
+    forgotten = Charge(
+        _within(mark.spent_primary, account.spent_primary, account.cap_primary),
+        _within(mark.spent_delta, account.spent_delta, account.cap_delta),
+    )
+    repository.suspend(session, account.id, suspended=False)
+    head = repository.spend(session, account.id, forgotten)
+    opened = repository.entry(session, account.id, 1)
+    if head is None or opened is None:
+        raise AccountSuspended
+    append(
+        session,
+        account.id,
+        head,
+        kind="acknowledged",
+        amount=forgotten,
+        dataset_id=opened.dataset_id,
+        principal_id=OPERATOR,
+        detail={"reason": reason, "mark": _described(mark)},
+    )
+    audit.record(
+        session,
+        principal_id=None,
+        action="account.acknowledged",
+        subject=account.id,
+        detail={"reason": reason},
+    )
+    return forgotten
+
+
+def _note_forgotten(session: Session, mark: Mark | None, reason: str) -> None:
+    if mark is None:
+        raise NotFound
+    audit.record(
+        session,
+        principal_id=None,
+        action="account.acknowledged",
+        subject=mark.account_id,
+        detail={"reason": reason, "mark": _described(mark)},
+    )
+
+
+def _described(mark: Mark) -> dict[str, int | str]:
+    return {
+        "entries": mark.entries,
+        "hash": mark.hash,
+        "spent_primary": mark.spent_primary,
+        "spent_delta": mark.spent_delta,
+    }
 
 
 def _within(marked: int, spent: int, cap: int) -> int:

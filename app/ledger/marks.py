@@ -9,8 +9,10 @@ the mark says was spent and the store has forgotten (`integrity.acknowledgement`
 
 A mark is written after its commit, so a crash between the two leaves it behind its chain, which is
 no fault; it is never ahead of what was acknowledged. Each line is signed with a key of the store.
-With a master key only the service can sign; without one the key is in the store, and a signature
-shows damage, not ill will. The file grows by a line for each entry and is rewritten at a start.
+With a master key only the service can sign; without one the key is in the store. A line that is not
+signed can raise a mark and never lower it. Who may write the file can remove it, or put back an
+earlier one with its store: marks show mistakes, and certificates elsewhere show the rest. The file
+grows by a line for each entry and is rewritten at a start.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.orm import Session
+from sqlalchemy import event
+from sqlalchemy.orm import Session, SessionTransaction
 
 from app.database import Database
 from app.ledger import repository
@@ -35,7 +38,7 @@ from app.storage.models import SecretRow
 from app.storage.secrets import secret
 
 MARK_KEY = "mark-key"
-# In a session's `info`: the marks of the chains that its unit of work lengthened.
+# In a session's `info`: a list of what its unit of work lengthened.
 LENGTHENED = "lengthened chains"
 
 log = logging.getLogger("halftone.ledger")
@@ -57,6 +60,14 @@ class Mark:
 
     def line(self, key: bytes) -> str:
         return json.dumps({**asdict(self), "signature": self.signature(key)}) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A mark, and the savepoints that it was noted in: it stands only if all of them do."""
+
+    mark: Mark
+    savepoints: tuple[SessionTransaction, ...]
 
 
 class Marks:
@@ -88,7 +99,8 @@ class Marks:
         database.after_commit(self._committed)
 
     def _committed(self, info: Mapping[str, Any]) -> None:
-        marks: dict[str, Mark] = info.get(LENGTHENED, {})
+        noted: list[_Noted] = info.get(LENGTHENED, [])
+        marks = {one.mark.account_id: one.mark for one in noted}
         if not marks:
             return
         try:
@@ -97,26 +109,34 @@ class Marks:
             # The charge is committed and stands: a request must not be told otherwise.
             log.error("the high-water mark could not be written to %s: %s", self._path, error)
 
-    def _append(self, marks: Any) -> None:
+    def _append(self, marks: Iterable[Mark]) -> None:
         assert self._key is not None
         text = "".join(mark.line(self._key) for mark in marks).encode()
         with self._lock:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
+                size_bytes = os.fstat(descriptor).st_size
+                # A line that a full disk or a crash cut off must not take this one with it.
+                if size_bytes and os.pread(descriptor, 1, size_bytes - 1) != b"\n":
+                    text = b"\n" + text
                 os.write(descriptor, text)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
 
     def read(self) -> dict[str, Mark]:
-        """The last mark of each account. A line that is cut off or not signed counts too: whoever
-        changed it can only hold charges up."""
+        """The last mark of each account. A line that is not signed counts where it is ahead of the
+        one before: whoever changed it can hold charges up, and not let a rollback pass. Without the
+        key all lines count as signed."""
         found: dict[str, Mark] = {}
-        for mark in self._lines():
-            found[mark.account_id] = mark
+        for mark, is_signed in self._lines():
+            before = found.get(mark.account_id)
+            # Only an acknowledgement lowers a mark, and its line is signed.
+            if is_signed or before is None or mark.entries > before.entries:
+                found[mark.account_id] = mark
         return found
 
-    def _lines(self) -> Iterator[Mark]:
+    def _lines(self) -> Iterator[tuple[Mark, bool]]:
         try:
             lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -130,9 +150,12 @@ class Marks:
                 # A write that a power cut ended.
                 log.warning("line %d of %s cannot be read", number, self._path)
                 continue
-            if self._key and not hmac.compare_digest(str(signature), mark.signature(self._key)):
+            is_signed = self._key is None or hmac.compare_digest(
+                str(signature).encode(), mark.signature(self._key).encode()
+            )
+            if not is_signed:
                 log.error("line %d of %s is not signed by this store", number, self._path)
-            yield mark
+            yield mark, is_signed
 
     def compact(self, marks: Mapping[str, Mark]) -> None:
         """Put these marks in the place of all lines; under the store's write lock."""
@@ -162,7 +185,21 @@ def signature_of(session: Session, keyring: Keyring, account_id: str, sequence: 
 
 def note(session: Session, mark: Mark) -> None:
     """A chain was lengthened in this unit of work."""
-    session.info.setdefault(LENGTHENED, {})[mark.account_id] = mark
+    savepoints = []
+    within = session.get_nested_transaction()
+    while within is not None and within.nested:
+        savepoints.append(within)
+        within = within.parent
+    session.info.setdefault(LENGTHENED, []).append(_Noted(mark, tuple(savepoints)))
+
+
+@event.listens_for(Session, "after_soft_rollback")
+def _forget(session: Session, rolled_back: SessionTransaction) -> None:
+    """Requests commit together, each in a savepoint: what one of them undid must leave no mark,
+    which the chain would never reach."""
+    noted: list[_Noted] | None = session.info.get(LENGTHENED)
+    if noted:
+        noted[:] = [one for one in noted if rolled_back not in one.savepoints]
 
 
 def heads(session: Session) -> dict[str, Mark]:

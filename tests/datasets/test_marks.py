@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from office import Office, Person, open_office
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app import cli
+from app.engine.privacy.loss import Charge
 from app.integrity.acknowledgement import acknowledge
 from app.integrity.ledgers import verify_all
 from app.integrity.startup import check_ledgers
@@ -22,7 +24,9 @@ from app.jobs.executors import executors
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.jobs.worker import Worker
-from app.ledger.marks import Marks
+from app.ledger import repository
+from app.ledger.entries import append
+from app.ledger.marks import Marks, behind, heads
 from app.ledger.models import LedgerRow
 from app.problems import Conflict
 from app.sandbox.child import ChildHost
@@ -180,3 +184,76 @@ def test_a_mark_that_was_changed_holds_charges_up(
         path.write_text(json.dumps(mark | {"entries": 99}) + "\n")
         assert started(office) == [mark["account_id"]]
         assert "is not signed by this store" in caplog.text
+
+
+def test_a_line_that_is_not_signed_lets_no_earlier_store_pass(earlier: Earlier) -> None:
+    with earlier.opened() as (office, _):
+        with office.database.read() as session:
+            (head,) = heads(session).values()
+        with office.database.path.with_suffix(".marks").open("a") as file:
+            file.write(head.line(b"another key"))
+        assert started(office) == [head.account_id]
+
+
+def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        with office.database.path.with_suffix(".marks").open("a") as file:
+            file.write('{"account_id": "ac')
+        assert release(office.custodian, dataset, "1") == 202
+        (mark,) = marks_of(office).read().values()
+        assert mark.entries == 2
+
+
+def test_what_a_savepoint_undid_leaves_no_mark(tmp_path: Path) -> None:
+    """Requests that commit together have a savepoint each, and one of them may fail."""
+    one = Charge(1_000_000_000_000, 0)
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        (account,) = marks_of(office).read()
+
+        def charge(session: Session, *, fails: bool) -> None:
+            with session.begin_nested():
+                head = repository.spend(session, account, one)
+                assert head is not None
+                append(
+                    session,
+                    account,
+                    head,
+                    kind="charge",
+                    amount=one,
+                    dataset_id=dataset,
+                    principal_id="pr_1",
+                    detail={},
+                )
+                if fails:
+                    raise Conflict("later in the same request")
+
+        with office.database.write() as session:
+            charge(session, fails=False)
+            with pytest.raises(Conflict):
+                charge(session, fails=True)
+        marks = marks_of(office).read()
+        assert marks[account].entries == 2
+        with office.database.read() as session:
+            assert not behind(session, marks)
+
+
+def test_an_account_that_the_store_has_forgotten_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_office(tmp_path) as office:
+        office.database.checkpoint(patience_s=5)
+        path = office.database.path
+        shutil.copy(path, tmp_path / "backup")
+        office.uploaded(budget={"epsilon": 10, "delta": 0})
+        (account,) = marks_of(office).read()
+    shutil.copy(tmp_path / "backup", path)
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)
+    monkeypatch.setenv("HALFTONE_DATA", str(path.parent))
+    assert cli.main(["verify", "--ledgers-only"]) == cli.FOUND_PROBLEMS
+    command = ["acknowledge", account, "--reason", "backup of Sunday"]
+    assert cli.main(command) == cli.DONE
+    assert cli.main(["verify", "--ledgers-only"]) == cli.DONE
+    assert cli.main(command) != cli.DONE
