@@ -55,12 +55,10 @@ def settle(database: Database) -> list[str]:
         known = session.execute(
             select(DatasetRow.id, DatasetRow.state).where(DatasetRow.state.in_(("ready", STATE)))
         ).all()
-        gone = {collection for collection, _ in inventory.missing_parts(session)}
         damaged = [
             each
             for each, state in known
-            if each in gone
-            or not inventory.has_parts(session, each)
+            if not inventory.is_complete(session, each)
             # Only of one that was found damaged all bytes are read: others' are read when used.
             or (state == STATE and not inventory.is_intact(session, each))
         ]

@@ -21,7 +21,7 @@ from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
 from app.storage.reclaim import reclaim
 from app.storage.sealed import SEALED
-from app.storage.secrets import is_wrapped, secret, wrapped_key
+from app.storage.secrets import is_wrapped, kept_secret, wrapped_key
 
 # Bounds how long one transaction holds the write lock.
 _SEALED_AT_ONCE = 50
@@ -35,11 +35,7 @@ def prepare_secrets(database: Database, keyring: Keyring) -> bytes:
     if keyring.encrypts and _seal(database, keyring):
         # The log and free pages still hold the plain texts.
         reclaim(database)
-    with database.read() as session:
-        if session.get(SecretRow, REQUEST_KEY) is not None:
-            return secret(session, keyring, REQUEST_KEY)
-    with database.write() as session:
-        return secret(session, keyring, REQUEST_KEY)
+    return kept_secret(database, keyring, REQUEST_KEY)
 
 
 def _seal(database: Database, keyring: Keyring) -> bool:

@@ -35,7 +35,7 @@ from app.database import Database
 from app.ledger import repository
 from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
-from app.storage.secrets import secret
+from app.storage.secrets import kept_secret, secret
 
 MARK_KEY = "mark-key"
 # In a session's `info`: a list of what its unit of work lengthened.
@@ -81,13 +81,7 @@ class Marks:
     @classmethod
     def of(cls, database: Database, keyring: Keyring) -> Marks:
         """Those beside the store's file. Makes their key at the first call."""
-        with database.read() as session:
-            known = session.get(SecretRow, MARK_KEY) is not None
-            key = secret(session, keyring, MARK_KEY) if known else b""
-        if not key:
-            with database.write() as session:
-                key = secret(session, keyring, MARK_KEY)
-        return cls(_path(database), key)
+        return cls(_path(database), kept_secret(database, keyring, MARK_KEY))
 
     @classmethod
     def to_read(cls, database: Database) -> Marks:

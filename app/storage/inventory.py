@@ -41,12 +41,6 @@ def forget(session: Session, collection: str, part: str | None = None) -> None:
     session.execute(gone if part is None else gone.where(PartRow.part == part))
 
 
-def has_parts(session: Session, collection: str) -> bool:
-    """Whether any part of a collection was recorded as whole."""
-    recorded = select(PartRow.part).where(PartRow.collection == collection)
-    return session.scalar(recorded.limit(1)) is not None
-
-
 def is_complete(session: Session, collection: str) -> bool:
     """Whether a collection has parts, and all their chunks; reads no bytes, only keys."""
     found = _held(collection)

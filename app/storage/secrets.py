@@ -6,6 +6,7 @@ import secrets
 
 from sqlalchemy.orm import Session
 
+from app.database import Database
 from app.storage.encryption import KEY_BYTES, Keyring
 from app.storage.models import SecretRow
 
@@ -21,6 +22,15 @@ def secret(session: Session, keyring: Keyring, name: str) -> bytes:
     made = secrets.token_bytes(KEY_BYTES)
     session.add(SecretRow(name=name, value=wrapped_key(keyring, name, made)))
     return made
+
+
+def kept_secret(database: Database, keyring: Keyring, name: str) -> bytes:
+    """`secret` in a unit of work of its own, which writes only where the key has to be made."""
+    with database.read() as session:
+        if session.get(SecretRow, name) is not None:
+            return secret(session, keyring, name)
+    with database.write() as session:
+        return secret(session, keyring, name)
 
 
 def wrapped_key(keyring: Keyring, name: str, key: bytes) -> bytes:
