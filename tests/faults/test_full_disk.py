@@ -6,7 +6,7 @@ The disk is a small file system in memory, so the tests need the right to mount 
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import secrets
 import subprocess
@@ -46,12 +46,19 @@ class Disk:
         self._ballast = folder / "ballast"
 
     def leave(self, room_bytes: int) -> None:
-        self._ballast.unlink(missing_ok=True)
-        found = os.statvfs(self._folder)
-        # In pages, as the file system counts.
-        size = max(found.f_bavail * found.f_frsize - room_bytes, 0)
-        with self._ballast.open("wb") as file, contextlib.suppress(OSError):
-            os.posix_fallocate(file.fileno(), 0, size)
+        with self._ballast.open("ab") as file:
+            while True:
+                found, own = os.statvfs(self._folder), os.fstat(file.fileno())
+                free = found.f_bavail * found.f_frsize
+                size = max(own.st_blocks * 512 + free - room_bytes, 1)
+                os.ftruncate(file.fileno(), size)
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                    return
+                except OSError as error:
+                    # The service took some of it since the look; nothing was given then.
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def empty(self) -> None:
         self._ballast.unlink(missing_ok=True)
@@ -115,7 +122,8 @@ def test_a_disk_that_fills_up_refuses_and_waits_and_loses_nothing(
         eventually(found, "the ingest to find no room")
         assert store.job(waiting["id"])["losses"] == 0
 
-        # No room at all.
+        # No room at all, and no worker that gives back room of its own.
+        worker.stop()
         disk.leave(0)
         refused = [
             served.http.put(f"/v1/datasets/{dataset}/data", content=b"colour,size,old\n"),
@@ -134,6 +142,7 @@ def test_a_disk_that_fills_up_refuses_and_waits_and_loses_nothing(
 
         # With room again everything goes on by itself.
         disk.empty()
+        worker = made.work()
         eventually(partial(is_ready, served, waiting["id"]), "the ingest to go on")
         assert store.job(waiting["id"])["losses"] == 0
         answer = served.ask(dataset, key=f"full-{number}")
