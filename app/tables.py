@@ -6,10 +6,12 @@ from app.database import Base
 from app.datasets import models as _datasets
 from app.idempotency import IdempotencyRow as _IdempotencyRow
 from app.ledger import models as _ledger
+from app.publications import models as _publications
 from app.queue import models as _jobs
 from app.releases import models as _releases
 from app.reports import models as _reports
 from app.security import models as _security
+from app.signing import models as _signing
 from app.storage import models as _storage
 
 metadata = Base.metadata
@@ -19,9 +21,11 @@ __all__ = [
     "_datasets",
     "_jobs",
     "_ledger",
+    "_publications",
     "_releases",
     "_reports",
     "_security",
+    "_signing",
     "_storage",
     "metadata",
 ]

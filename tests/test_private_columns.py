@@ -7,7 +7,16 @@ import pytest
 from app.tables import metadata
 
 # About amounts, people and what was asked for: no value is made from private rows.
-APART = {"accounts", "grants", "ledger", "principals", "api_keys", "audit", "comparisons"}
+APART = {
+    "accounts",
+    "grants",
+    "ledger",
+    "principals",
+    "api_keys",
+    "audit",
+    "comparisons",
+    "publications",
+}
 # What a release publishes, or is about to: the kernel's answers, and what was made from them.
 OUTPUTS = {"releases", "journal", "events", "samples"}
 # Declared, chosen by the service, or a state or time: when a job ran, and whether it succeeded, may
@@ -28,6 +37,7 @@ OPEN = {
         "principal_id", "operation", "key", "status", "resource_id", "created_at",
     },
     "secrets": {"name"},
+    "signing_keys": {"id", "public", "created_at", "retired_at"},
     "collections": {"id", "owner_id"},
     "stored": {"owner_id"},
     "stored_parts": {"collection", "part", "chunks"},
@@ -56,6 +66,7 @@ GUARDED = {
     },
     "idempotency": {"body_hash": "under the store's request key"},
     "secrets": {"value": "under the master key"},
+    "signing_keys": {"private": "under the master key"},
 }
 
 

@@ -71,13 +71,18 @@ class AccountRow(Base):
 
 
 class GrantRow(Base):
-    """An analyst's permission to use a dataset; the allowance is in the account's terms."""
+    """An analyst's permission to use a dataset, or an auditor's to read its ledger.
+
+    The allowance, an analyst's alone, is in the account's terms.
+    """
 
     __tablename__ = "grants"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
     principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    # analyst | auditor
+    role: Mapped[str] = mapped_column(String(16), default="analyst", server_default="analyst")
     show_budget: Mapped[bool] = mapped_column(Boolean)
     cap_primary: Mapped[int | None] = mapped_column(BigInteger)
     cap_delta: Mapped[int | None] = mapped_column(BigInteger)

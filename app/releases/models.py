@@ -51,10 +51,18 @@ class ReleaseRow(Base):
     progress: Mapped[float] = mapped_column(Float, default=0.0)
     stage: Mapped[str] = mapped_column(String(64), default="queued")
     refunded: Mapped[bool] = mapped_column(Boolean, default=False)
+    # Who sees it besides its requester and the custodian: requester (nobody) | grantees | public
+    visibility: Mapped[str] = mapped_column(
+        String(16), default="requester", server_default="requester"
+    )
+    # The visibility that its requester asked the custodian for, until the custodian decides.
+    visibility_requested: Mapped[str | None] = mapped_column(String(16))
     ledger_sequence: Mapped[int] = mapped_column(Integer)
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     # What its model states of its own errors; None until it has succeeded, and withdrawn.
     expected_errors: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
+    # How good it is, in words and intervals; made as it succeeds, None if withdrawn.
+    statement: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ForeignKey, Index, String
+from sqlalchemy import JSON, Boolean, ForeignKey, Index, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.database import Base, UtcTime
@@ -19,6 +19,7 @@ class PrincipalRow(Base):
     is_admin: Mapped[bool] = mapped_column(Boolean)
     is_custodian: Mapped[bool] = mapped_column(Boolean)
     is_analyst: Mapped[bool] = mapped_column(Boolean)
+    is_auditor: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     # active | disabled
     state: Mapped[str] = mapped_column(String(16))
     created_at: Mapped[datetime] = mapped_column(UtcTime)
