@@ -171,13 +171,19 @@ class BudgetExceeded(Conflict):
         scope: str,
         limited_by: str | None,
         largest_epsilon: str | None,
+        requested_as_epsilon: Mapping[str, str] | None = None,
+        spent_as_epsilon: Mapping[str, str] | None = None,
+        remaining_as_epsilon: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(
             detail,
             extra={
-                "requested": dict(requested),
-                "spent": None if spent is None else dict(spent),
-                "remaining": None if remaining is None else dict(remaining),
+                "requested": requested,
+                "requested_as_epsilon": requested_as_epsilon,
+                "spent": spent,
+                "spent_as_epsilon": spent_as_epsilon,
+                "remaining": remaining,
+                "remaining_as_epsilon": remaining_as_epsilon,
                 "scope": scope,
                 "limited_by": limited_by,
                 "largest_epsilon": largest_epsilon,

@@ -17,6 +17,7 @@ from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Charge
 from app.ledger.models import AccountRow, GrantRow
+from app.ledger.terms import Allowance
 from app.problems import Conflict, Invalid, NotFound
 from app.security import audit
 from app.security import repository as principals
@@ -62,7 +63,7 @@ def create_grant(
     dataset: DatasetRow,
     *,
     principal_id: str,
-    allowance: Charge | None,
+    allowance: Allowance | None,
     show_budget: bool,
 ) -> GrantRow:
     """Let an analyst use the dataset.
@@ -100,7 +101,7 @@ def change_grant(
     actor: Principal,
     row: GrantRow,
     *,
-    allowance: Charge | None,
+    allowance: Allowance | None,
     show_budget: bool | None,
 ) -> GrantRow:
     """Change an active grant; what is None stays unchanged.
@@ -123,7 +124,7 @@ def replace_grant(
     actor: Principal,
     row: GrantRow,
     *,
-    allowance: Charge | None,
+    allowance: Allowance | None,
     show_budget: bool,
 ) -> GrantRow:
     """Replace the terms; without an allowance only the budget itself limits."""
@@ -148,9 +149,13 @@ def get_grant(session: Session, dataset: DatasetRow, grant_id: str) -> GrantRow:
     return row
 
 
-def _allow(row: GrantRow, allowance: Charge | None) -> None:
-    row.cap_primary = None if allowance is None else allowance.primary
-    row.cap_delta = None if allowance is None else allowance.delta
+def _allow(row: GrantRow, allowance: Allowance | None) -> None:
+    cap = None if allowance is None else allowance.cap
+    stated = None if allowance is None else allowance.stated
+    row.cap_primary = None if cap is None else cap.primary
+    row.cap_delta = None if cap is None else cap.delta
+    row.stated_epsilon = None if stated is None else stated.epsilon
+    row.stated_delta = None if stated is None else stated.delta
 
 
 def _expect_active(row: GrantRow) -> None:

@@ -8,14 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.database import format_time
 from app.engine.privacy.loss import Accountant, Charge
+from app.ledger import as_epsilon, repository
 from app.ledger.models import GrantRow
-from app.ledger.repository import Position
-from app.ledger.schemas import AllowanceIn, AllowanceOut, Amounts, amounts
+from app.ledger.schemas import AllowanceIn, AllowanceOut, Amounts, EpsilonAmounts, amounts
+from app.ledger.terms import Allowance
 
 
-def cap_of(allowance: AllowanceIn | None, accountant: Accountant) -> Charge | None:
+def allowance_of(allowance: AllowanceIn | None, accountant: Accountant) -> Allowance | None:
     """In the account's units. Raises `Invalid` for the terms of another accountant."""
-    return None if allowance is None else allowance.to_cap(accountant)
+    return None if allowance is None else allowance.to_allowance(accountant)
 
 
 class GrantIn(BaseModel):
@@ -79,15 +80,16 @@ class GrantOut(BaseModel):
         " all datasets that share it, added up, and at most the budget. 0 without an active grant.",
         examples=[{"epsilon": "2", "delta": "0.0000001"}],
     )
+    within_account_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp`: the largest epsilon of one release that this covers, at the delta"
+        " of the allowance; at 1e-6 where it was not stated in epsilon."
+    )
     created_at: str = Field(
         description="When it was first given (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
     )
 
     @classmethod
     def of(cls, row: GrantRow, accountant: Accountant, within_account: Charge) -> GrantOut:
-        position = Position(
-            row.cap_primary, row.cap_delta, row.spent_primary, row.spent_delta, is_open=True
-        )
         return cls.model_validate(
             {
                 "id": row.id,
@@ -95,8 +97,13 @@ class GrantOut(BaseModel):
                 "principal_id": row.principal_id,
                 "state": row.state,
                 "show_budget": row.show_budget,
-                "allowance": AllowanceOut.of(position, accountant),
+                "allowance": AllowanceOut.of(repository.allowance_of(row), accountant),
                 "within_account": amounts(within_account, accountant),
+                "within_account_as_epsilon": as_epsilon.left(
+                    within_account,
+                    accountant,
+                    row.stated_delta or as_epsilon.USUAL_DELTA,
+                ),
                 "created_at": format_time(row.created_at),
             }
         )

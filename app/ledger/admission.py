@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.engine.privacy.accounting import largest_epsilon
-from app.engine.privacy.loss import EPSILON_UNIT, Accountant, Charge, from_units
-from app.ledger import repository
+from app.engine.privacy.loss import EPSILON_UNIT, Charge, from_units
+from app.ledger import as_epsilon, repository
 from app.ledger.entries import AccountSuspended, append, forget_amounts
 from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head, Position
@@ -39,10 +39,12 @@ class Preview:
 
     `remaining_after` is what the caller could still spend afterwards, in the scopes that they
     may see; None if the release does not fit, or if they may see no scope. `refusal` is what
-    `admit` would raise for those scopes, None if they cover the charge.
+    `admit` would raise for those scopes, None if they cover the charge. Epsilon is told at the
+    request's own delta, on `zcdp` accounts alone.
     """
 
     remaining_after: dict[str, str] | None
+    remaining_after_as_epsilon: dict[str, str] | None
     refusal: HalftoneError | None
 
     @property
@@ -107,11 +109,13 @@ def preview(
     request = _Request(account, grant, reveal_account, terms)
     refusal = request.foreseen(session)
     left = request.visible_remaining(session)
-    after = None
+    after = after_as_epsilon = None
     if refusal is None and left is not None:
         rest = Charge(left.primary - terms.charge.primary, left.delta - terms.charge.delta)
         after = rest.as_wire(terms.accountant)
-    return Preview(after, refusal)
+        delta = as_epsilon.delta_of(terms.guarantee)
+        after_as_epsilon = as_epsilon.left(rest, terms.accountant, delta)
+    return Preview(after, after_as_epsilon, refusal)
 
 
 class _Request:
@@ -143,15 +147,15 @@ class _Request:
     def refusal(self, session: Session) -> HalftoneError | None:
         """Why admission is refused now: the first scope that cannot cover the charge.
 
-        Where the account's totals are hidden the grant comes first, so that nothing is said about
-        the account that the grant explains.
+        The grant comes first: it is the caller's own limit, and where the account's totals are
+        hidden nothing is said about the account that the grant explains.
         """
         account = repository.account_position(session, self._account_id)
         if not account.is_open:
             return AccountSuspended()
-        whole = self._uncovered(session, account, "account", is_shown=self._reveal_account)
-        own = self._grant_refusal(session)
-        return (whole or own) if self._reveal_account else (own or whole)
+        return self._grant_refusal(session) or self._uncovered(
+            session, account, "account", is_shown=self._reveal_account
+        )
 
     def foreseen(self, session: Session) -> HalftoneError | None:
         """The part of `refusal` that the caller may know before the request."""
@@ -192,18 +196,38 @@ class _Request:
             return None
         remaining = position.remaining
         assert remaining is not None
-        primary = "epsilon" if self._terms.accountant is Accountant.BASIC else "rho"
-        whose = "budget" if scope == "account" else "allowance"
+        terms = self._terms
+        accountant, delta = terms.accountant, as_epsilon.delta_of(terms.guarantee)
+        requested = terms.charge.as_wire(accountant)
+        requested_as_epsilon = terms.charge_as_epsilon
+        whose = "The dataset's budget" if scope == "account" else "Your allowance"
+        cost = f"The release costs {_told(requested, requested_as_epsilon)}."
+        if not is_shown:
+            return BudgetExceeded(
+                f"{cost} {whose} has less left; your grant does not show how much.",
+                requested=requested,
+                requested_as_epsilon=requested_as_epsilon,
+                spent=None,
+                remaining=None,
+                scope=scope,
+                limited_by=None,
+                largest_epsilon=None,
+            )
+        left = remaining.as_wire(accountant)
+        left_as_epsilon = as_epsilon.left(remaining, accountant, delta)
         # Only one amount is named; the primary one comes first where both are exceeded.
-        limited_by = primary if self._terms.charge.primary > remaining.primary else "delta"
+        exceeded = terms.charge.primary > remaining.primary
         return BudgetExceeded(
-            f"The release costs more than the {whose} has left.",
-            requested=self._terms.charge.as_wire(self._terms.accountant),
-            spent=position.spent.as_wire(self._terms.accountant) if is_shown else None,
-            remaining=remaining.as_wire(self._terms.accountant) if is_shown else None,
+            f"{cost} {whose} has {_told(left, left_as_epsilon)} left.",
+            requested=requested,
+            requested_as_epsilon=requested_as_epsilon,
+            spent=position.spent.as_wire(accountant),
+            spent_as_epsilon=as_epsilon.spent(position.spent, accountant, delta),
+            remaining=left,
+            remaining_as_epsilon=left_as_epsilon,
             scope=scope,
-            limited_by=limited_by if is_shown else None,
-            largest_epsilon=self._largest_epsilon(session) if is_shown else None,
+            limited_by=terms.primary if exceeded else "delta",
+            largest_epsilon=self._largest_epsilon(session),
         )
 
     def _largest_epsilon(self, session: Session) -> str | None:
@@ -213,6 +237,16 @@ class _Request:
         terms = self._terms
         units = largest_epsilon(left, terms.guarantee, terms.accountant, terms.approximate_delta)
         return None if units is None else from_units(units, EPSILON_UNIT)
+
+
+def _told(amounts: Mapping[str, str], in_epsilon: Mapping[str, str] | None) -> str:
+    """Amounts in words, without a delta of 0: `rho 0.02 (epsilon 1 at delta 0.000001)`."""
+    shown = {name: amount for name, amount in amounts.items() if (name, amount) != ("delta", "0")}
+    own = " and ".join(f"{name} {amount}" for name, amount in shown.items())
+    if in_epsilon is None:
+        return own
+    at = f" at delta {in_epsilon['delta']}" if in_epsilon["delta"] != "0" else ""
+    return f"{own} (epsilon {in_epsilon['epsilon']}{at})"
 
 
 def refund(

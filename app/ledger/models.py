@@ -86,6 +86,9 @@ class GrantRow(Base):
     show_budget: Mapped[bool] = mapped_column(Boolean)
     cap_primary: Mapped[int | None] = mapped_column(BigInteger)
     cap_delta: Mapped[int | None] = mapped_column(BigInteger)
+    # On `zcdp`, where the allowance was stated as epsilon at a delta.
+    stated_epsilon: Mapped[int | None] = mapped_column(BigInteger)
+    stated_delta: Mapped[int | None] = mapped_column(BigInteger)
     spent_primary: Mapped[int] = mapped_column(BigInteger, default=0)
     spent_delta: Mapped[int] = mapped_column(BigInteger, default=0)
     # active | revoked
@@ -94,7 +97,7 @@ class GrantRow(Base):
 
     __table_args__ = (
         UniqueConstraint("dataset_id", "principal_id"),
-        *amount_checks("cap_primary", "cap_delta", nullable=True),
+        *amount_checks("cap_primary", "cap_delta", "stated_epsilon", "stated_delta", nullable=True),
         *amount_checks("spent_primary", "spent_delta"),
     )
 

@@ -26,6 +26,7 @@ from app.engine import strict_json
 from app.engine.privacy.loss import Charge
 from app.ledger.chain import FIELDS, Entry, Link
 from app.ledger.models import AccountRow, GrantRow, LedgerRow
+from app.ledger.terms import Stated
 
 _accounts = AccountRow.__table__.c
 _grants = GrantRow.__table__.c
@@ -65,6 +66,15 @@ _SPEND_ALLOWANCE = (
         spent_delta=_grants.spent_delta + _delta,
     )
 )
+_ALLOWANCE = select(
+    _grants.cap_primary,
+    _grants.cap_delta,
+    _grants.spent_primary,
+    _grants.spent_delta,
+    _grants.state,
+    _grants.stated_epsilon,
+    _grants.stated_delta,
+).where(_grants.id == bindparam("grant"))
 _TAIL = select(_ledger.spent_primary, _ledger.spent_delta, _ledger.hash).where(
     _ledger.account_id == bindparam("account"), _ledger.sequence == bindparam("number")
 )
@@ -83,6 +93,14 @@ class Position:
     spent_primary: int
     spent_delta: int
     is_open: bool
+    # Of an allowance in rho that was stated as epsilon at a delta.
+    stated: Stated | None = None
+
+    @property
+    def cap(self) -> Charge | None:
+        if self.cap_primary is None or self.cap_delta is None:
+            return None
+        return Charge(self.cap_primary, self.cap_delta)
 
     @property
     def spent(self) -> Charge:
@@ -91,13 +109,13 @@ class Position:
     @property
     def remaining(self) -> Charge | None:
         """What is left; None where there is no cap."""
-        if self.cap_primary is None or self.cap_delta is None:
+        if self.cap is None:
             return None
         return Charge(
             # An allowance may be lowered below what is spent: then nothing is left, not less than
             # nothing.
-            max(0, self.cap_primary - self.spent_primary),
-            max(0, self.cap_delta - self.spent_delta),
+            max(0, self.cap.primary - self.spent_primary),
+            max(0, self.cap.delta - self.spent_delta),
         )
 
     def covers(self, charge: Charge) -> bool:
@@ -145,16 +163,24 @@ def account_position(session: Session, account_id: str) -> Position:
 
 
 def grant_position(session: Session, grant_id: str) -> Position:
-    row = session.execute(
-        select(
-            _grants.cap_primary,
-            _grants.cap_delta,
-            _grants.spent_primary,
-            _grants.spent_delta,
-            _grants.state,
-        ).where(_grants.id == grant_id)
-    ).one()
-    return Position(*row[:4], is_open=row[4] == "active")
+    row = session.execute(_ALLOWANCE, {"grant": grant_id}).one()
+    return Position(*row[:4], is_open=row[4] == "active", stated=_stated(*row[5:]))
+
+
+def allowance_of(row: GrantRow) -> Position:
+    """What a loaded grant may spend and has spent."""
+    return Position(
+        row.cap_primary,
+        row.cap_delta,
+        row.spent_primary,
+        row.spent_delta,
+        is_open=row.state == "active",
+        stated=_stated(row.stated_epsilon, row.stated_delta),
+    )
+
+
+def _stated(epsilon: int | None, delta: int | None) -> Stated | None:
+    return None if epsilon is None or delta is None else Stated(epsilon, delta)
 
 
 def spend(session: Session, account_id: str, charge: Charge) -> Head | None:

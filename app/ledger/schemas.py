@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from app.amounts import Amount
 from app.database import format_time
+from app.engine.privacy.accounting import BudgetNotAccepted, account_caps
 from app.engine.privacy.loss import (
     DELTA_UNIT,
     EPSILON_UNIT,
@@ -20,10 +21,12 @@ from app.engine.privacy.loss import (
     from_units,
     to_units,
 )
+from app.ledger import as_epsilon
 from app.ledger.budgets import BudgetView, Declared, Totals
 from app.ledger.entries import SALT
 from app.ledger.models import LedgerRow
 from app.ledger.repository import Position
+from app.ledger.terms import Allowance, Stated
 from app.ledger.verification import Verification
 from app.problems import Invalid
 
@@ -125,19 +128,42 @@ class AllowanceOut(BaseModel):
     """The caller's own share of the budget."""
 
     cap: Amounts | None = Field(description="Null: only the budget itself limits.")
+    cap_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp`: the share as it was stated, if it was stated in epsilon; otherwise"
+        " the largest epsilon that it covers at a delta of 1e-6."
+    )
     spent: Amounts = Field(description="What the caller's releases were charged.")
+    spent_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp`: the epsilon of all these releases together, at the delta of the"
+        " share. Epsilon does not add up over releases, and rho does."
+    )
     remaining: Amounts | None = Field(
         description="What is left of the share, which is part of the budget."
+    )
+    remaining_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp`: the largest epsilon of one more release, at the delta of the share."
     )
 
     @classmethod
     def of(cls, position: Position, accountant: Accountant) -> AllowanceOut:
-        cap = remaining = None
-        if position.cap_primary is not None and position.cap_delta is not None:
-            cap = amounts(Charge(position.cap_primary, position.cap_delta), accountant)
-        if position.remaining is not None:
-            remaining = amounts(position.remaining, accountant)
-        return cls(cap=cap, spent=amounts(position.spent, accountant), remaining=remaining)
+        cap, remaining, stated = position.cap, position.remaining, position.stated
+        delta = as_epsilon.USUAL_DELTA if stated is None else stated.delta
+        return cls.model_validate(
+            {
+                "cap": None if cap is None else amounts(cap, accountant),
+                "cap_as_epsilon": None
+                if cap is None
+                else as_epsilon.left(cap, accountant, delta)
+                if stated is None
+                else stated.as_wire(),
+                "spent": amounts(position.spent, accountant),
+                "spent_as_epsilon": as_epsilon.spent(position.spent, accountant, delta),
+                "remaining": None if remaining is None else amounts(remaining, accountant),
+                "remaining_as_epsilon": None
+                if remaining is None
+                else as_epsilon.left(remaining, accountant, delta),
+            }
+        )
 
 
 class BudgetOut(BaseModel):
@@ -158,6 +184,10 @@ class BudgetOut(BaseModel):
     remaining: Amounts | None = Field(description="What is left: `cap` minus `spent`.")
     epsilon_at_delta: EpsilonAmounts | None = Field(
         description="The spending so far, converted to epsilon at the budget's delta."
+    )
+    remaining_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp`: the largest epsilon of one more release, at the budget's delta."
+        " Epsilon does not add up over releases, and rho does."
     )
     releases: int | None = Field(
         description="Releases charged and not given back, of all datasets of the account.",
@@ -200,6 +230,7 @@ def _totals(totals: Totals | None, accountant: Accountant) -> dict[str, Any]:
         "spent": amounts(totals.spent, accountant),
         "remaining": amounts(totals.remaining, accountant),
         "epsilon_at_delta": _declared(totals.epsilon_at_delta),
+        "remaining_as_epsilon": as_epsilon.left(totals.remaining, accountant, totals.budget.delta),
         "releases": totals.releases,
         "highest_cap": amounts(totals.highest_cap, accountant),
         "changes": totals.changes,
@@ -295,28 +326,71 @@ class VerificationOut(BaseModel):
 
 
 class AllowanceIn(BaseModel):
-    """An analyst's share of the budget, in the account's own terms."""
+    """An analyst's share of the budget: in the account's own terms, or on `zcdp` as epsilon."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"epsilon": "2", "delta": "1e-7"}]}
     )
 
-    epsilon: Amount | None = Field(None, description="On `basic` accounts.")
-    rho: Amount | None = Field(None, description="On `zcdp` accounts.")
-    delta: Amount | None = Field(None, description="0 if omitted: pure releases only on `basic`.")
+    epsilon: Amount | None = Field(
+        None,
+        description="Epsilon. On `zcdp` accounts it is turned into rho once, at the `delta` beside"
+        " it.",
+    )
+    rho: Amount | None = Field(None, description="On `zcdp` accounts, in place of epsilon.")
+    delta: Amount | None = Field(
+        None,
+        description="On `basic`: 0 if omitted, which covers pure releases only. On `zcdp`: beside"
+        " epsilon, the delta at which it is meant; beside rho, delta of approximate steps.",
+    )
+    delta_for_approximate: Amount | None = Field(
+        None,
+        description="On `zcdp`, beside epsilon: the part of delta that is kept for approximate"
+        " steps, such as the discovery of values; 0 if omitted.",
+    )
 
-    def to_cap(self, accountant: Accountant) -> Charge:
+    def to_allowance(self, accountant: Accountant) -> Allowance:
         """A cap, so rounded down to units. Raises `Invalid` that points into /allowance."""
+        in_epsilon = accountant is Accountant.ZCDP and self.epsilon is not None
+        if in_epsilon and self.rho is None:
+            return self._from_epsilon()
         name, other = ("epsilon", "rho") if accountant is Accountant.BASIC else ("rho", "epsilon")
         if getattr(self, other) is not None or getattr(self, name) is None:
+            either = "epsilon" if accountant is Accountant.BASIC else "either rho or epsilon"
             raise Invalid.at(
                 f"/allowance/{other if getattr(self, other) is not None else name}",
-                f"An allowance on an account of the `{accountant}` accountant is in {name}.",
-                f"Send {name}, and delta if you want.",
+                f"An allowance on an account of the `{accountant}` accountant is in {either}.",
+                f"Send {either}, and delta if you want.",
+            )
+        if self.delta_for_approximate is not None:
+            raise Invalid.at(
+                "/allowance/delta_for_approximate",
+                "A part of delta is kept for approximate steps only where an allowance in rho is"
+                " stated as epsilon.",
+                "Leave it out, or send epsilon and delta on a `zcdp` account.",
             )
         primary = _units(getattr(self, name), EPSILON_UNIT, f"/allowance/{name}", "down")
         delta = _units(self.delta, DELTA_UNIT, "/allowance/delta", "down")
-        return Charge(primary or 0, delta or 0)
+        return Allowance(Charge(primary or 0, delta or 0))
+
+    def _from_epsilon(self) -> Allowance:
+        epsilon = _units(self.epsilon, EPSILON_UNIT, "/allowance/epsilon", "down") or 0
+        delta = _units(self.delta, DELTA_UNIT, "/allowance/delta", "down") or 0
+        if not delta:
+            raise Invalid.at(
+                "/allowance/delta",
+                "On a `zcdp` account, epsilon is meant at a delta above 0.",
+                "Send delta beside epsilon, such as 1e-6; or send rho.",
+            )
+        aside = _units(
+            self.delta_for_approximate, DELTA_UNIT, "/allowance/delta_for_approximate", "down"
+        )
+        try:
+            caps = account_caps(epsilon, delta, Accountant.ZCDP, aside or 0)
+        except BudgetNotAccepted as error:
+            pointer = "/allowance" + error.pointer.removeprefix("/budget")
+            raise Invalid.at(pointer, error.message, error.remedy) from None
+        return Allowance(Charge(caps.primary, caps.delta), Stated(epsilon, delta))
 
 
 def _units(

@@ -5,8 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
-from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
+from app.engine.privacy.loss import (
+    DELTA_UNIT,
+    EPSILON_UNIT,
+    Accountant,
+    Charge,
+    Guarantee,
+    PrivacyLoss,
+    from_units,
+)
+from app.ledger import as_epsilon
 from app.problems import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """An amount of a `zcdp` account as it was stated: epsilon at a delta, in units of 1e-12 and
+    1e-18."""
+
+    epsilon: int
+    delta: int
+
+    def as_wire(self) -> dict[str, str]:
+        return {
+            "epsilon": from_units(self.epsilon, EPSILON_UNIT),
+            "delta": from_units(self.delta, DELTA_UNIT),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A share of a budget as it is given: `cap` in the account's own terms, and as it was `stated`
+    where that was in epsilon on a `zcdp` account."""
+
+    cap: Charge
+    stated: Stated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +55,16 @@ class Terms:
     approximate_delta: int
     charge: Charge
     loss: PrivacyLoss
+
+    @property
+    def charge_as_epsilon(self) -> dict[str, str] | None:
+        """On `zcdp`, the charge in the terms that were asked for."""
+        return as_epsilon.requested(self.charge, self.guarantee, self.accountant)
+
+    @property
+    def primary(self) -> str:
+        """What the account adds up."""
+        return "epsilon" if self.accountant is Accountant.BASIC else "rho"
 
     @classmethod
     def of(cls, guarantee: Guarantee, accountant: Accountant, approximate_delta: int = 0) -> Terms:

@@ -60,6 +60,10 @@ class Costing:
         return None if self.terms is None else self.terms.charge.as_wire(self.terms.accountant)
 
     @property
+    def charge_as_epsilon(self) -> dict[str, str] | None:
+        return None if self.terms is None else self.terms.charge_as_epsilon
+
+    @property
     def expected_error(self) -> float | None:
         return None if self.preflight is None else _finite(self.preflight.expected_error)
 

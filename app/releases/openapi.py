@@ -49,17 +49,33 @@ BUDGET_EXCEEDED: dict[str, Any] = {
             "description": "A refusal by the budget (`/problems/budget-exceeded`) also has these.",
             "properties": {
                 "requested": _AMOUNTS,
+                "requested_as_epsilon": {
+                    **_AMOUNTS,
+                    "description": "On `zcdp` accounts: the same in epsilon, as it was asked for;"
+                    " for a request in rho, at a delta of 1e-6.",
+                },
                 "spent": {
                     **_AMOUNTS,
                     "description": "Null where the budget of the account is not shown.",
+                },
+                "spent_as_epsilon": {
+                    **_AMOUNTS,
+                    "description": "On `zcdp` accounts: the same in epsilon, at the request's own"
+                    " delta, or at 1e-6 if it has none.",
                 },
                 "remaining": {
                     **_AMOUNTS,
                     "description": "Null where the budget of the account is not shown.",
                 },
+                "remaining_as_epsilon": {
+                    **_AMOUNTS,
+                    "description": "On `zcdp` accounts: the largest epsilon of one release that"
+                    " this covers, at the same delta.",
+                },
                 "scope": {
                     "enum": ["account", "grant"],
-                    "description": "What has too little left: the account, or your allowance.",
+                    "description": "What has too little left: your allowance, which comes first if"
+                    " both have, or the account.",
                 },
                 "limited_by": {
                     "enum": ["epsilon", "delta", "rho", None],
@@ -77,15 +93,19 @@ BUDGET_EXCEEDED: dict[str, Any] = {
         "type": "/problems/budget-exceeded",
         "title": "The privacy budget cannot cover this",
         "status": 409,
-        "detail": "The release costs more than the budget has left.",
+        "detail": "The release costs rho 0.024355970359 (epsilon 1 at delta 0.000001). Your"
+        " allowance has rho 0.00485 (epsilon 0.423036853062 at delta 0.000001) left.",
         "instance": "/v1/datasets/ds_p6wqj3ytm8kz5hvc2nxd/releases",
         "errors": [],
-        "requested": {"rho": "0.024356", "delta": "0"},
-        "spent": {"rho": "1.53443", "delta": "0"},
+        "requested": {"rho": "0.024355970359", "delta": "0"},
+        "requested_as_epsilon": {"epsilon": "1", "delta": "0.000001"},
+        "spent": {"rho": "1.534428763866", "delta": "0"},
+        "spent_as_epsilon": {"epsilon": "9.981335917322", "delta": "0.000001"},
         "remaining": {"rho": "0.00485", "delta": "0"},
-        "scope": "account",
+        "remaining_as_epsilon": {"epsilon": "0.423036853062", "delta": "0.000001"},
+        "scope": "grant",
         "limited_by": "rho",
-        "largest_epsilon": "0.43",
+        "largest_epsilon": "0.423036853062",
     },
 }
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from app.database import format_time
 from app.engine.catalog.auto import AUTO
 from app.engine.method import Params
-from app.ledger.schemas import GuaranteeIn
+from app.ledger.schemas import EpsilonAmounts, GuaranteeIn
 from app.releases.openapi import with_forms
 from app.releases.samples import LARGEST_SEED
 
@@ -171,6 +171,10 @@ class ReleaseOut(BaseModel):
         "delta. Fixed from public facts when the release was admitted.",
         examples=[_AMOUNTS],
     )
+    charge_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp` accounts: the same in epsilon, as it was asked for; for a request in"
+        " rho, at a delta of 1e-6."
+    )
     rows: int | None = Field(
         description="Rows asked for; null stands for the noisy count.", examples=[10000]
     )
@@ -225,12 +229,17 @@ class RefusalOut(BaseModel):
     """Why the budget would refuse a release now, as the 409 of the release would state it."""
 
     detail: str = Field(
-        description="In words.", examples=["The release costs more than the budget has left."]
+        description="In words.",
+        examples=[
+            "The release costs rho 0.024355970359 (epsilon 1 at delta 0.000001). Your allowance has"
+            " rho 0.00485 (epsilon 0.423036853062 at delta 0.000001) left."
+        ],
     )
     scope: Literal["account", "grant"] | None = Field(
-        description="What has too little left: the account, or your allowance. Null, with all that"
-        " follows, if nothing is admitted for another reason, which `detail` states.",
-        examples=["account"],
+        description="What has too little left: your allowance, which comes first if both have,"
+        " or the account. Null, with all that follows, if nothing is admitted for another reason,"
+        " which `detail` states.",
+        examples=["grant"],
     )
     limited_by: Literal["epsilon", "delta", "rho"] | None = Field(
         description="Which amount has too little left; null where the budget of the account is not"
@@ -239,16 +248,24 @@ class RefusalOut(BaseModel):
     )
     spent: dict[str, str] | None = Field(
         description="What that scope has spent; null where the budget of the account is not shown.",
-        examples=[{"rho": "1.53443", "delta": "0"}],
+        examples=[{"rho": "1.534428763866", "delta": "0"}],
+    )
+    spent_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp` accounts: the same in epsilon, at the request's own delta, or at"
+        " 1e-6 if it has none."
     )
     remaining: dict[str, str] | None = Field(
         description="What that scope has left; null where the budget of the account is not shown.",
         examples=[{"rho": "0.00485", "delta": "0"}],
     )
+    remaining_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp` accounts: the largest epsilon of one release that this covers, at"
+        " the same delta."
+    )
     largest_epsilon: str | None = Field(
         description="What would fit at the request's own delta; null if nothing would, or where the"
         " budget of the account is not shown.",
-        examples=["0.43"],
+        examples=["0.423036853062"],
     )
 
 
@@ -278,10 +295,19 @@ class PreflightOut(BaseModel):
         "be booked.",
         examples=[_AMOUNTS],
     )
+    charge_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp` accounts: the same in epsilon, as it was asked for; for a request in"
+        " rho, at a delta of 1e-6."
+    )
     remaining_after: dict[str, str] | None = Field(
         description="What the account would have left; of the grant alone where its budget is "
         "not shown. Null if it does not fit, or if the grant has no allowance of its own.",
         examples=[{"rho": "1.51492", "delta": "0"}],
+    )
+    remaining_after_as_epsilon: EpsilonAmounts | None = Field(
+        description="On `zcdp` accounts: the largest epsilon of one more release after this one, at"
+        " the request's own delta, or at 1e-6 if it has none. Epsilon does not add up over"
+        " releases, and rho does."
     )
     cells: int | None = Field(description="Cells that would be measured.", examples=[1200])
     memory_bytes: int | None = Field(

@@ -11,7 +11,9 @@ from app.access.permission import is_custodian_of
 from app.datasets import private_facts
 from app.datasets.models import DatasetRow
 from app.engine.privacy.loss import Accountant, Charge
+from app.ledger import as_epsilon
 from app.ledger.models import AccountRow
+from app.ledger.schemas import GuaranteeIn
 from app.problems import HalftoneError
 from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
@@ -114,6 +116,10 @@ def _release(
     samples: Sequence[SampleRow],
 ) -> ReleaseOut:
     failed = row.state == "failed"
+    charge, accountant = (
+        Charge(row.charge_primary, row.charge_delta),
+        Accountant(account.accountant),
+    )
     return ReleaseOut(
         id=row.id,
         dataset_id=row.dataset_id,
@@ -122,7 +128,10 @@ def _release(
         assurance=cast(Literal["enforced", "declared"], row.assurance),
         params=row.params,
         guarantee=row.guarantee,
-        charge=Charge(row.charge_primary, row.charge_delta).as_wire(Accountant(account.accountant)),
+        charge=charge.as_wire(accountant),
+        charge_as_epsilon=as_epsilon.requested(
+            charge, GuaranteeIn.model_validate(row.guarantee).to_guarantee(), accountant
+        ),
         rows=row.rows,
         public_dataset=row.public_dataset_id,
         state=cast(ReleaseState, row.state),

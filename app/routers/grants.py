@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants, repository
 from app.access.permission import own_dataset
-from app.access.schemas import GrantIn, GrantOut, GrantTermsIn, cap_of
+from app.access.schemas import GrantIn, GrantOut, GrantTermsIn, allowance_of
 from app.engine.privacy.loss import Accountant
 from app.idempotency import Attempt, find_replay, remember
 from app.ledger.models import AccountRow, GrantRow
@@ -51,7 +51,7 @@ def create_grant(
             actor,
             dataset,
             principal_id=new.principal_id,
-            allowance=cap_of(new.allowance, Accountant(account.accountant)),
+            allowance=allowance_of(new.allowance, Accountant(account.accountant)),
             show_budget=bool(new.show_budget),
         )
         remember(session, attempt, 201, row.id)
@@ -112,7 +112,7 @@ def change_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=cap_of(terms.allowance, Accountant(account.accountant)),
+        allowance=allowance_of(terms.allowance, Accountant(account.accountant)),
         show_budget=terms.show_budget,
     )
     return _shown(session, account, [row])[0]
@@ -137,7 +137,7 @@ def replace_grant(
         session,
         actor,
         grants.get_grant(session, dataset, grant_id),
-        allowance=cap_of(terms.allowance, Accountant(account.accountant)),
+        allowance=allowance_of(terms.allowance, Accountant(account.accountant)),
         show_budget=bool(terms.show_budget),
     )
     return _shown(session, account, [row])[0]

@@ -109,7 +109,12 @@ class RequestRefused(HalftoneError):
     def _describe(self) -> str:
         headline = f"{self.status} {self.title}"
         lines = [f"{headline}: {self.detail}" if self.detail else headline]
-        return "\n".join(lines + [f"  {error}" for error in self.errors])
+        lines += [f"  {error}" for error in self.errors]
+        return "\n".join(lines + [f"  {figure}" for figure in self._figures()])
+
+    def _figures(self) -> list[str]:
+        """What else the message tells, a line each."""
+        return [] if self.retry_after is None else [f"try again in {self.retry_after:g} s"]
 
 
 class NotAuthenticated(RequestRefused):
@@ -153,20 +158,47 @@ class BudgetExceeded(Conflict):
 
     `scope` is "account" or "grant", `limited_by` epsilon, delta or rho. `limited_by`, `spent`,
     `remaining` and `largest_epsilon` (at the request's own delta) are None where the service keeps
-    them back or, for the last, where nothing fits any more.
+    them back or, for the last, where nothing fits any more. On an account in rho, the amounts
+    `..._as_epsilon` tell the same as epsilon at the delta beside it; elsewhere they are None.
     """
+
+    def _figures(self) -> list[str]:
+        figures = [
+            f"{name} {_told(amounts, in_epsilon)}"
+            for name, amounts, in_epsilon in (
+                ("requested", self.requested, self.requested_as_epsilon),
+                ("spent", self.spent, self.spent_as_epsilon),
+                ("remaining", self.remaining, self.remaining_as_epsilon),
+            )
+            if amounts is not None
+        ]
+        if self.largest_epsilon is not None:
+            figures.append(f"largest epsilon that fits {self.largest_epsilon}")
+        return figures
 
     @property
     def requested(self) -> Amounts | None:
         return _amounts(self.problem.get("requested"))
 
     @property
+    def requested_as_epsilon(self) -> Amounts | None:
+        return _amounts(self.problem.get("requested_as_epsilon"))
+
+    @property
     def spent(self) -> Amounts | None:
         return _amounts(self.problem.get("spent"))
 
     @property
+    def spent_as_epsilon(self) -> Amounts | None:
+        return _amounts(self.problem.get("spent_as_epsilon"))
+
+    @property
     def remaining(self) -> Amounts | None:
         return _amounts(self.problem.get("remaining"))
+
+    @property
+    def remaining_as_epsilon(self) -> Amounts | None:
+        return _amounts(self.problem.get("remaining_as_epsilon"))
 
     @property
     def scope(self) -> str:
@@ -220,6 +252,13 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}
+
+
+def _told(amounts: Amounts, in_epsilon: Amounts | None) -> str:
+    told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
+    if in_epsilon is None:
+        return told
+    return f"{told} (epsilon {in_epsilon['epsilon']} at delta {in_epsilon['delta']})"
 
 
 def _amounts(wire: Mapping[str, Any] | None) -> Amounts | None:

@@ -14,6 +14,9 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+# An allowance in rho that was stated as epsilon at a delta.
+_STATED = ("stated_epsilon", "stated_delta")
+
 
 def upgrade() -> None:
     # Columns are added in place: rebuilding tables that others refer to would need more than a
@@ -28,6 +31,13 @@ def upgrade() -> None:
         "grants",
         sa.Column("role", sa.String(length=16), nullable=False, server_default="analyst"),
     )
+    for name in _STATED:
+        op.execute(
+            f"ALTER TABLE grants ADD COLUMN {name} BIGINT"
+            f" CONSTRAINT ck_grants_{name}_is_amount CHECK ("
+            f'"{name}" IS NULL OR (typeof("{name}") = \'integer\''
+            f' AND "{name}" BETWEEN 0 AND 2305843009213693952))'
+        )
     op.add_column(
         "principals",
         sa.Column("is_auditor", sa.Boolean(), nullable=False, server_default=sa.false()),
@@ -75,6 +85,8 @@ def downgrade() -> None:
     # A grant of an auditor would become one of an analyst.
     op.execute("DELETE FROM grants WHERE role = 'auditor'")
     op.drop_column("grants", "role")
+    for name in _STATED:
+        op.drop_column("grants", name)
     op.drop_column("releases", "statement")
     op.drop_column("releases", "visibility_requested")
     op.drop_column("releases", "visibility")

@@ -279,6 +279,9 @@ def test_a_refusal_for_budget_carries_its_figures(call):
         "rho",
         Decimal("0.4"),
     )
+    for figure in (error.requested, error.spent, error.remaining):
+        assert str(figure["rho"]) in str(error)
+    assert "largest epsilon that fits 0.4" in str(error)
 
 
 def test_a_refusal_that_keeps_the_account_to_itself_has_none():

@@ -44,12 +44,18 @@ def test_ten_releases_of_a_tenth_exhaust_a_budget_of_one(database: Database) -> 
     assert admitted == 10
     assert refusal.extra == {
         "requested": {"epsilon": "0.1", "delta": "0"},
+        "requested_as_epsilon": None,
         "spent": {"epsilon": "1", "delta": "0"},
+        "spent_as_epsilon": None,
         "remaining": {"epsilon": "0", "delta": "0"},
+        "remaining_as_epsilon": None,
         "scope": "account",
         "limited_by": "epsilon",
         "largest_epsilon": None,
     }
+    assert refusal.detail == (
+        "The release costs epsilon 0.1. The dataset's budget has epsilon 0 left."
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,8 +193,39 @@ def test_a_refusal_of_the_allowance_states_what_both_scopes_can_cover_if_both_ar
         books.admit(session, guarantee(epsilon="0.4"))
         with pytest.raises(BudgetExceeded) as refused:
             books.admit(session, guarantee(epsilon="0.6"), grant=grant)
-        assert refused.value.extra["scope"] == "account"
+        # Both fall short: the caller's own limit comes first, with its own remainder.
+        assert refused.value.extra["scope"] == "grant"
+        assert refused.value.extra["remaining"] == {"epsilon": "0.5", "delta": "0"}
         assert refused.value.extra["largest_epsilon"] == "0.3"
+        with pytest.raises(BudgetExceeded) as refused:
+            books.admit(session, guarantee(epsilon="0.4"), grant=grant)
+        assert refused.value.extra["scope"] == "account"
+
+
+def test_a_refusal_in_rho_tells_epsilon_at_the_requests_own_delta(database: Database) -> None:
+    books = open_books(database, "10", "1e-6", Accountant.ZCDP)
+    asked = {"epsilon": "1", "delta": "1e-6"}
+    _, refusal = admit_until_refused(books, 70, **asked)
+    told = refusal.extra
+    assert told["requested_as_epsilon"] == {"epsilon": "1", "delta": "0.000001"}
+    assert told["remaining_as_epsilon"]["epsilon"] == told["largest_epsilon"]
+    spent = Decimal(told["spent_as_epsilon"]["epsilon"])
+    assert spent < 10, "what was spent is within the budget at the budget's delta"
+    # Rho adds up and epsilon does not: of 10, far more is left than 10 less what was spent.
+    assert spent + Decimal(told["largest_epsilon"]) > 10
+    for figure in (told["requested"]["rho"], told["remaining"]["rho"], told["largest_epsilon"]):
+        assert figure in refusal.detail
+
+
+def test_a_refusal_of_a_request_in_rho_tells_epsilon_at_a_usual_delta(database: Database) -> None:
+    books = open_books(database, "1", "1e-6", Accountant.ZCDP)
+    with database.write() as session, pytest.raises(BudgetExceeded) as refused:
+        books.admit(session, guarantee(rho="0.1"))
+    told = refused.value.extra
+    assert told["requested_as_epsilon"]["delta"] == "0.000001"
+    assert Decimal(told["requested_as_epsilon"]["epsilon"]) == pytest.approx(
+        Decimal("2.15"), abs=Decimal("0.05")
+    )
 
 
 def test_a_revoked_grant_admits_nothing(database: Database) -> None:
@@ -297,10 +334,10 @@ def test_a_hidden_account_refuses_nothing_that_the_allowance_explains(database: 
         analyst = add_principal(session, analyst=True)
         grant = add_grant(session, books.dataset_id, analyst.id, cap=(5 * 10**11, 0))
         books.admit(session, guarantee(epsilon="1"))
-        for shown, scope in ((True, "account"), (False, "grant")):
+        for shown in (True, False):
             with pytest.raises(BudgetExceeded) as refused:
                 books.admit(session, guarantee(epsilon="0.6"), grant=grant, reveal_account=shown)
-            assert refused.value.extra["scope"] == scope
+            assert refused.value.extra["scope"] == "grant"
 
 
 def test_a_refund_gives_back_once_to_account_and_grant(database: Database) -> None:

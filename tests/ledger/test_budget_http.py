@@ -76,8 +76,11 @@ def test_an_analyst_sees_totals_only_if_the_grant_shows_them(desk: Desk) -> None
     assert {name for name, value in hidden.items() if value is not None} == shown_fields
     assert hidden["allowance"] == {
         "cap": {"epsilon": "1", "delta": "0"},
+        "cap_as_epsilon": None,
         "spent": {"epsilon": "0.25", "delta": "0"},
+        "spent_as_epsilon": None,
         "remaining": {"epsilon": "0.75", "delta": "0"},
+        "remaining_as_epsilon": None,
     }
     lines = analyst.get(f"{path}/ledger").json()["items"]
     assert [line["kind"] for line in lines] == ["charge"]

@@ -6,10 +6,11 @@ from decimal import Decimal
 
 import pytest
 
+from app.engine.privacy.accounting import delta_of
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.accounts import Budget
 from app.ledger.schemas import AllowanceIn, GuaranteeIn
-from app.ledger.terms import Terms
+from app.ledger.terms import Allowance, Stated, Terms
 
 # Just above a whole number of units: of 1e-12 of epsilon or rho, of 1e-18 of delta.
 EPSILON = "0.1000000000001"
@@ -33,7 +34,18 @@ def test_an_account_is_charged_what_was_rounded_up() -> None:
 def test_an_allowance_is_no_more_than_what_was_granted(accountant: Accountant) -> None:
     primary = "epsilon" if accountant is Accountant.BASIC else "rho"
     granted = AllowanceIn.model_validate({primary: EPSILON, "delta": DELTA})
-    assert granted.to_cap(accountant) == Charge(10**11, 10**11)
+    assert granted.to_allowance(accountant) == Allowance(Charge(10**11, 10**11))
+
+
+def test_an_allowance_in_epsilon_is_the_rho_that_it_covers_at_its_delta() -> None:
+    granted = AllowanceIn.model_validate(
+        {"epsilon": EPSILON, "delta": "1e-6", "delta_for_approximate": DELTA}
+    )
+    allowance = granted.to_allowance(Accountant.ZCDP)
+    assert allowance.stated == Stated(10**11, 10**12)
+    assert allowance.cap.delta == 10**11
+    assert delta_of(allowance.cap.primary, 10**11) <= 10**12 - 10**11
+    assert delta_of(allowance.cap.primary + 1, 10**11) > 10**12 - 10**11
 
 
 def test_a_budget_is_no_more_than_what_was_declared() -> None:

@@ -8,7 +8,10 @@ import pytest
 from release_world import COLOURS, Client, World, wanted
 
 PERSON = {"kind": "entity", "column": "id", "max_rows": 5}
-TOLD = ("detail", "scope", "limited_by", "spent", "remaining", "largest_epsilon")
+TOLD = (
+    "detail", "scope", "limited_by", "spent", "spent_as_epsilon", "remaining",
+    "remaining_as_epsilon", "largest_epsilon",
+)  # fmt: skip
 
 
 def preflight(client: Client, dataset: str, **changes: Any) -> dict[str, Any]:

@@ -279,6 +279,25 @@ def test_allowances_on_datasets_of_one_account_add_up_and_the_answer_says_so(des
     assert gone["within_account"] == {"epsilon": "1.5", "delta": "0"}
 
 
+def test_an_allowance_on_an_account_in_rho_is_asked_and_told_as_epsilon(desk: Desk) -> None:
+    made = case(desk, accountant=Accountant.ZCDP)
+    grant = made.grant(allowance={"epsilon": "2", "delta": "1e-7"})
+    told = grant["allowance"]
+    assert told["cap_as_epsilon"] == {"epsilon": "2", "delta": "0.0000001"}
+    assert float(told["cap"]["rho"]) == pytest.approx(0.0743, abs=0.0005)
+    with desk.database.write() as session:
+        row = session.get(GrantRow, grant["id"])
+        made.books.admit(session, guarantee(epsilon="1", delta="1e-7"), grant=row)
+    own = made.analyst.get(f"{made.path}/budget").json()["allowance"]
+    assert own["spent_as_epsilon"]["delta"] == "0.0000001"
+    assert float(own["spent_as_epsilon"]["epsilon"]) == pytest.approx(1, abs=1e-9)
+    assert 1 < float(own["remaining_as_epsilon"]["epsilon"]) < 2
+    in_rho = made.custodian.put(
+        f"{made.path}/grants/{grant['id']}", {"allowance": {"rho": "0.0743"}}
+    ).json()["allowance"]
+    assert in_rho["cap_as_epsilon"]["delta"] == "0.000001"
+
+
 @pytest.mark.parametrize(
     ("accountant", "allowance", "pointer"),
     [
@@ -286,7 +305,21 @@ def test_allowances_on_datasets_of_one_account_add_up_and_the_answer_says_so(des
         (Accountant.BASIC, {"delta": "0"}, "/allowance/epsilon"),
         (Accountant.BASIC, {"epsilon": "-1"}, "/allowance/epsilon"),
         (Accountant.BASIC, {"epsilon": "1e30"}, "/allowance/epsilon"),
-        (Accountant.ZCDP, {"epsilon": "1"}, "/allowance/epsilon"),
+        (Accountant.BASIC, {"epsilon": "1", "rho": "1"}, "/allowance/rho"),
+        (
+            Accountant.BASIC,
+            {"epsilon": "1", "delta_for_approximate": "1e-9"},
+            "/allowance/delta_for_approximate",
+        ),
+        (Accountant.ZCDP, {"epsilon": "1"}, "/allowance/delta"),
+        (Accountant.ZCDP, {"epsilon": "0", "delta": "1e-6"}, "/allowance/epsilon"),
+        (Accountant.ZCDP, {"epsilon": "1", "delta": "1"}, "/allowance/delta"),
+        (Accountant.ZCDP, {"epsilon": "1", "rho": "1", "delta": "1e-6"}, "/allowance/epsilon"),
+        (
+            Accountant.ZCDP,
+            {"epsilon": "1", "delta": "1e-6", "delta_for_approximate": "1e-6"},
+            "/allowance/delta_for_approximate",
+        ),
         (Accountant.ZCDP, {"rho": "1", "alpha": 2}, "/allowance/alpha"),
     ],
 )

@@ -287,7 +287,8 @@ def account_caps(
     return Caps(cap, delta_for_approximate)
 
 
-def _largest_epsilon_on_zcdp(rho: int, delta: int) -> int:
+def largest_epsilon_within(rho: int, delta: int) -> int:
+    """The largest epsilon that a `zcdp` account books, at this delta, within `rho`."""
     if delta == 0:
         return isqrt(2 * _ONE_EPSILON * rho)
     try:
@@ -313,7 +314,7 @@ def largest_epsilon(
     if accountant is Accountant.BASIC:
         epsilon = remaining.primary
     else:
-        epsilon = _largest_epsilon_on_zcdp(remaining.primary, delta - approximate_delta)
+        epsilon = largest_epsilon_within(remaining.primary, delta - approximate_delta)
     epsilon = min(epsilon, LARGEST_AMOUNT)
     if epsilon < SMALLEST_PRIMARY:
         return None

@@ -1,0 +1,65 @@
+"""Amounts of `zcdp` accounts told as epsilon, at a delta that stands beside it.
+
+Rho adds up over releases; epsilon at a delta does not. What was spent and what is left, both told
+as epsilon, come to more than the cap: each is right by itself.
+"""
+
+from __future__ import annotations
+
+from app.engine.privacy.accounting import epsilon_for, largest_epsilon_within
+from app.engine.privacy.loss import (
+    DELTA_UNIT,
+    EPSILON_UNIT,
+    Accountant,
+    AmountError,
+    Charge,
+    Guarantee,
+    from_units,
+)
+
+# At which epsilon is told where neither a request nor an allowance states a delta: 1e-6.
+USUAL_DELTA = 10**12
+
+
+def requested(
+    charge: Charge, guarantee: Guarantee, accountant: Accountant
+) -> dict[str, str] | None:
+    """A charge as the guarantee asked for it; of a guarantee in rho, at the usual delta."""
+    if accountant is Accountant.BASIC:
+        return None
+    if guarantee.epsilon is not None:
+        return _wire(guarantee.epsilon, guarantee.delta or 0)
+    return spent(charge, accountant, delta_of(guarantee))
+
+
+def delta_of(guarantee: Guarantee) -> int:
+    """At which delta a request's amounts are told."""
+    return guarantee.delta or USUAL_DELTA
+
+
+def spent(charge: Charge, accountant: Accountant, delta: int) -> dict[str, str] | None:
+    """The smallest epsilon that covers what was charged.
+
+    None on `basic` accounts, whose amounts are epsilon already, and where no epsilon can be stated:
+    approximate steps alone took all of `delta`, or the epsilon would be beyond all use.
+    """
+    if accountant is Accountant.BASIC or charge.delta >= delta:
+        return None
+    try:
+        return _wire(epsilon_for(charge.primary, delta - charge.delta), delta)
+    except AmountError:
+        return None
+
+
+def left(charge: Charge, accountant: Accountant, delta: int) -> dict[str, str] | None:
+    """The largest epsilon of one release, without approximate steps, that the amount covers."""
+    if accountant is Accountant.BASIC:
+        return None
+    return _wire(largest_epsilon_within(charge.primary, delta), delta)
+
+
+def _wire(epsilon: int, delta: int) -> dict[str, str]:
+    return {
+        "epsilon": from_units(epsilon, EPSILON_UNIT),
+        "delta": from_units(delta, DELTA_UNIT),
+    }
