@@ -30,7 +30,7 @@ FEWEST_BLOCK_ROWS = 2**12
 BLOCK_BYTES = 2**24
 
 _MANIFEST_BYTES = 64
-# Sizes of sealed parts: at least this, then with three significant bits.
+# Lengths before encryption: at least this, above it rounded up to four significant bits.
 _SMALLEST_PADDED = 4096
 # Starts a frame that decoders of Zstandard skip (RFC 8878, section 3.1.2); its length follows.
 _SKIPPED = struct.Struct("<II")
@@ -89,7 +89,10 @@ def part_names(schema: Schema) -> dict[str, str]:
 
 
 def number_parts(schema: Schema) -> dict[str, str]:
-    """The part with the private numbers of each column whose values a release discovers."""
+    """The part that holds, for each column whose values a release discovers, its texts as numbers.
+
+    Number i stands for text i of the part of `texts_part`. Both are private.
+    """
     return {
         column.name: f"numbers-{i}"
         for i, column in enumerate(schema.columns)
@@ -120,9 +123,9 @@ def unpack_texts(data: bytes) -> tuple[str, ...]:
 
 
 def padded(packed: bytes) -> bytes:
-    """Packed codes or texts, longer by up to an eighth, and as easily unpacked.
+    """Packed codes or texts, made longer by up to an eighth; `unpack` reads them as before.
 
-    What is sealed keeps its length, and compressed rows of known values could be told apart by it.
+    Encryption does not hide a length, and the length of compressed rows depends on their values.
     """
     least = len(packed) + _SKIPPED.size
     step = 1 << max(least.bit_length() - 4, 0)
@@ -131,7 +134,10 @@ def padded(packed: bytes) -> bytes:
 
 
 def pack(array: NDArray[Any]) -> bytes:
-    """Unsigned codes, shape (rows,) or (rows, lanes), compressed with Zstandard."""
+    """Unsigned codes, shape (rows,) or (rows, lanes), compressed with Zstandard.
+
+    A column has one lane. An id of `ENTITY_BYTES` takes two lanes of 64 bits.
+    """
     lanes = 1 if array.ndim == 1 else array.shape[1]
     header = _HEADER.pack(_MAGIC, array.dtype.itemsize, lanes, len(array))
     # Always little-endian, so that a store can move between machines.

@@ -1,4 +1,4 @@
-"""Rows of a public dataset, for checks before a charge."""
+"""Rows of a public dataset, for the checks that are made before a release is charged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.settings import Settings
 from app.storage.blobs import BlobError
 from app.storage.encryption import Keyring
 
+# At most so many blocks are opened and rows given to a check: seconds of work for any method.
 MOST_BLOCKS = 16
-# At most so many blocks are opened and rows read: seconds of work for any method.
 MOST_ROWS = 2**17
 
 

@@ -18,7 +18,7 @@ from app.settings import Settings
 
 
 class BoundedBodies:
-    """The application with these limits."""
+    """The application, with the limits of the settings on the time that a body may take."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class BoundedBodies:
 
 
 class Patience:
-    """How long the next part of a body may take, after what has come of it so far."""
+    """How long the next part of a body may take, given the bytes received and the time waited."""
 
     def __init__(self, settings: Settings) -> None:
         self._idle_s = settings.body_idle_s
@@ -47,7 +47,7 @@ class Patience:
         allowed_s = min(self._idle_s + self._received_bytes / self._bytes_per_s, self._limit_s)
         return min(self._idle_s, allowed_s - self._waited_s)
 
-    def came(self, size_bytes: int, waited_s: float) -> None:
+    def received(self, size_bytes: int, waited_s: float) -> None:
         self._received_bytes += size_bytes
         self._waited_s += waited_s
 
@@ -70,7 +70,7 @@ class _Body:
             message = await self._receive()
         if waiting.cancelled_caught:
             raise TooSlow
-        self._patience.came(len(message.get("body", b"")), time.monotonic() - began)
+        self._patience.received(len(message.get("body", b"")), time.monotonic() - began)
         self._is_complete = not message.get("more_body", False)
         return message
 
@@ -84,7 +84,7 @@ class _Body:
 
 
 def _is_announced(scope: Scope) -> bool:
-    """Whether the head says that a body follows (RFC 9112, section 6.3)."""
+    """Whether the request's headers say that a body follows (RFC 9112, section 6.3)."""
     headers = dict(scope["headers"])
     return (
         b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b""

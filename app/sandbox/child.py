@@ -112,7 +112,7 @@ class ChildChecks:
         self._child = child
 
     def read_form(self, request: ReadForm) -> FormRead:
-        """Validate a form. Raises `ChildUnusable`."""
+        """Validate the params of a request. Raises `ChildUnusable`."""
         with _explained(self._child):
             return host.read_form(self._child.connection, request)
 

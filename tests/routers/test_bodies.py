@@ -24,7 +24,7 @@ def refused_after_s(piece_bytes: int, pause_s: float, most_s: float = 10 * 24 * 
     while waited_s < most_s:
         if pause_s > patience.left_s:
             return waited_s + patience.left_s
-        patience.came(piece_bytes, pause_s)
+        patience.received(piece_bytes, pause_s)
         waited_s += pause_s
     return waited_s
 

@@ -56,8 +56,10 @@ class Descent:
 def minimise(
     function: Callable[[Floats], Point], start: Floats, *, tolerance: float, most_steps: int
 ) -> Descent:
-    """Steps until the residual is at most `tolerance`, at most `most_steps` and as far as
-    rounding error allows."""
+    """Descend from `start` until the residual is at most `tolerance`.
+
+    Ends earlier after `most_steps` steps, or where rounding error hides every lower point.
+    """
     search = _Search(function, start)
     steps = 0
     while steps < most_steps and search.point.residual > tolerance and search.step():
@@ -70,33 +72,35 @@ class _Search:
         self._function = function
         self._moves = np.empty((_MEMORY, start.size))
         self._changes = np.empty((_MEMORY, start.size))
-        self._scales = np.empty(_MEMORY)
+        # The dot product of each kept move with its change of the gradient.
+        self._curvatures = np.empty(_MEMORY)
         self._kept = 0
         self._newest = -1
         self.evaluations = 1
         self.point = function(start)
 
     def step(self) -> bool:
-        """Moves to a lower point; False if rounding error hides any."""
+        """Move to a lower point. False if none is found, or rounding error hides the difference."""
         while True:
             reached = self._lower()
             if reached is not None:
                 self._remember(reached)
                 self.point = reached
                 return True
-            # A stale memory can give a bad direction: once more with the diagonal alone.
+            # Old steps can give a bad direction: forget them, and try the diagonal alone.
             if not self._kept:
                 return False
             self._kept = 0
 
     def _lower(self) -> Point | None:
+        """A lower point along the next direction, by backtracking; None if none is found."""
         point = self.point
         direction = _direction(
             point.gradient,
             point.diagonal,
             self._moves,
             self._changes,
-            self._scales,
+            self._curvatures,
             self._kept,
             self._newest,
         )
@@ -132,7 +136,7 @@ class _Search:
         self._kept = min(self._kept + 1, _MEMORY)
         self._moves[self._newest] = move
         self._changes[self._newest] = change
-        self._scales[self._newest] = curvature
+        self._curvatures[self._newest] = curvature
 
 
 @compiled

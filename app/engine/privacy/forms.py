@@ -1,7 +1,8 @@
 """Forms of headers: frozen dataclasses that pydantic reads from JSON and writes as JSON.
 
-A `Form` is declared once: its fields are what its frame says. What arrives is read by the
-`Reader` of a form, which trusts nothing. A field that travels in another shape than it has here
+A header is the JSON part of a frame (see `wire`), the message between a worker and a
+synthesizer's process. A `Form` states once which fields a header has. What arrives is read by
+the `Reader` of a form, which trusts nothing. A field that travels in another shape than it has here
 says so by `wired` or `in_frame`, and one that is not in the header at all by `Elsewhere`.
 """
 
@@ -38,7 +39,10 @@ Whole = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 
 
 class Disallowed(FrameError):
-    """A header has the form it should, and says what may not be; the text is the value's own."""
+    """A header has the right fields, and a value that is not allowed.
+
+    The text is that of the `ValueError` which the value's own check raised.
+    """
 
 
 class _FirstError(FailFast):
@@ -59,7 +63,7 @@ class Shape(TypedDict):
 
 class Form:
     """What all forms have in common: no text or bool stands for a number, no field is unknown,
-    and none may be missing but those of `_may_lack`, which are left out at that value.
+    and none is missing. Only a field in `_may_lack` is left out, if it has the value given there.
 
     `_inline` is a field whose own fields, of these names, stand in the header instead of it.
     """
@@ -73,10 +77,12 @@ class Form:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
         form: Any = handler.resolve_ref_schema(schema)
-        # Strictly read, a dataclass is made of an instance only; its fields stay strict.
+        # In strict mode pydantic accepts a dataclass as an instance only, and not as an object of
+        # JSON. The fields stay strict.
         form["strict"] = False
         for field in form["schema"]["fields"]:
-            # Defaults are for who asks. What is asked has one form only, since that is hashed.
+            # Defaults are for calls in Python. A header must state every field: it is hashed, so
+            # the same question must always be the same bytes.
             if field["schema"]["type"] == "default" and field["name"] not in cls._may_lack:
                 field["schema"] = field["schema"]["schema"]
         if cls._inline is not None:
@@ -93,7 +99,7 @@ class Form:
         assert cls._inline is not None
         field, names = cls._inline
         if not isinstance(header, dict) or field in header:
-            raise FrameError("a header is an object of its own fields")
+            raise FrameError("a header is no object, or has a field that it may not have")
         outer = dict(header)
         outer[field] = {name: outer.pop(name) for name in names if name in header}
         return outer
@@ -151,7 +157,7 @@ class _Unread:
         return core_schema.any_schema()
 
 
-# A field that is not in the header: its reader is handed the value.
+# A field that is not in the header: the caller gives its value to the `Reader`.
 Elsewhere = Annotated[T, Field(exclude=True), _Unread()]
 
 
@@ -167,11 +173,11 @@ class Reader(Generic[F]):
         return TypeAdapter(self._form)
 
     def __call__(self, value: Any, context: Any = None, **elsewhere: Any) -> F:
-        """Raises `FrameError`, which never quotes what arrived, such as `Disallowed`."""
+        """Raises `FrameError`, or its subclass `Disallowed`. Neither quotes what arrived."""
         if elsewhere:
-            # What a header says must never stand for what the reader is handed, nor be hidden.
+            # A header must not set, or be overridden by, what the caller gives.
             if not isinstance(value, dict) or elsewhere.keys() & value.keys():
-                raise FrameError("a header holds what is not its to say")
+                raise FrameError("a header has a field that only the reader may set")
             value = {**value, **elsewhere}
         try:
             return self._adapter.validate_python(value, context=context)
@@ -201,11 +207,11 @@ class Tagged(Generic[F]):
         self._kinds = {form: kind for kind, form in forms.items()}
 
     def read(self, header: Mapping[str, Any], context: Any = None, **elsewhere: Any) -> F:
-        """Raises `FrameError`, such as `Disallowed`."""
+        """Raises `FrameError`, or its subclass `Disallowed`."""
         fields = dict(header)
         kind = fields.pop("type", None)
         if not isinstance(kind, str) or kind not in self._readers:
-            raise FrameError("a header says of which type it is")
+            raise FrameError("the `type` of a header is missing or unknown")
         return self._readers[kind](fields, context, **elsewhere)
 
     def write(self, value: F, context: Any = None) -> dict[str, Any]:

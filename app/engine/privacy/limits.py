@@ -1,4 +1,4 @@
-"""How far a question may go: public limits of the kernel, for whoever forecasts a run."""
+"""Limits of one question to the kernel. They are public, so a preflight can check them too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 # Cells of one question, all its queries together: 1 GiB of 64-bit counts.
 MOST_CELLS = 2**27
 
-# Entries of one question's lists of tuples, the cells of their columns and the tables of their
-# parts, all queries together.
+# Numbers in one question, all its queries together: the items of its lists of tuples, the cells
+# of their columns, and the tables that split cells into parts.
 MOST_LISTED = 2**25
 
-# Items of one tuple: more than a noisy count of combinations is of use for.
+# Items (cells) of one tuple. Noisy counts of longer combinations are of no use.
 LONGEST_TUPLE = 64
 
 # Items that the rows of one unit may have together in a list of tuples.

@@ -151,7 +151,7 @@ class Describe(_Request):
 
 @dataclass(frozen=True, slots=True)
 class ReadForm(_Request):
-    """Validate a form: all that can be said before a guarantee is opened."""
+    """Validate the params of a request (its form): what does not depend on the guarantee."""
 
     name: str
     form: Mapping[str, Any]

@@ -1,4 +1,8 @@
-"""Scales: what the regular codes of a column stand for."""
+"""Scales: what the regular codes of a column stand for.
+
+Regular codes are those of declared values. Codes of special values, of other values and of
+null follow them and are called the tail (see `app.engine.grouping`).
+"""
 
 from __future__ import annotations
 
@@ -50,8 +54,9 @@ class Categories:
 class Linear:
     """Code i is `minimum + i * step`, from `minimum` up to at most `maximum`.
 
-    `minimum`, `maximum` and `step` are places on the number line of the type. `declared_step`: the
-    dictionary gives the step, and so says that values are points; otherwise they are rounded.
+    `minimum`, `maximum` and `step` are places on the number line of the type. With `declared_step`
+    the step stands in the dictionary, and values lie on the points. Otherwise the step was chosen
+    here, and values are rounded to the nearest point.
     """
 
     kind: TypeName
@@ -100,7 +105,10 @@ class Linear:
         return np.asarray(int(self.minimum * shift) + int(self.step * shift) * codes)
 
     def equal(self, bins: int, tail: int) -> Grouping:
-        """`bins` intervals of equal length, closed on the left, the last on both sides."""
+        """`bins` intervals of equal length, closed on the left, the last on both sides.
+
+        `tail` is how many codes of the column are not regular; each has a cell of its own.
+        """
         length = self.maximum - self.minimum
         inner = (self._first_at(self.minimum + length * i / bins) for i in range(1, bins))
         return self._cut(inner, tail)

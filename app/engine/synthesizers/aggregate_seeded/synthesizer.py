@@ -127,7 +127,13 @@ class AggregateSeeded(Synthesizer):
 
 
 class _Aggregation:
-    """Length after length: list candidates, measure a limit, count, keep, cap."""
+    """The counts of combinations, measured length after length.
+
+    Of each length: list the candidates; measure how many a unit may count in; count them with
+    noise; keep those above the threshold; cap each at the smallest count of its parts.
+    `unseen_pair` is the count that stands for a pair that was not kept. `in_pairs`, shape
+    (items,), is the sum of the counts of each item's pairs, if the params use it.
+    """
 
     def __init__(
         self,
@@ -185,7 +191,7 @@ class _Aggregation:
         return max(1, int(percentile))
 
     def _above_threshold(self, items: Items, limit: int) -> Items:
-        """Without candidates that their caps keep below the threshold anyway."""
+        """The candidates that can be kept: of the others a cap is at or below the threshold."""
         length = items.shape[1]
         if length == 1:
             return items
