@@ -64,6 +64,7 @@ install: $(STAMP) $(WARM)
 $(STAMP): $(INPUTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
 	  || { echo 'Halftone needs Python 3.11 or later; name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo "Installing into $(VENV), once; this takes a minute or more and prints nothing."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e . -e ./client

@@ -185,6 +185,8 @@ def upload(client: Halftone, table: Path) -> Dataset:
     dataset = client.upload(SPEC, table)
     print(f"  {dataset.id} is {dataset.state} after {time.monotonic() - began:.0f} s")
     print(f"  budget: {amounts(SPEC['budget'])}; protected: whole households, 50 rows each")
+    cap = client.budget(dataset)["cap"]
+    print(f"  the accountant zcdp adds up charges in rho: the budget is {amounts(cap)}")
     return dataset
 
 

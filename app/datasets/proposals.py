@@ -20,7 +20,7 @@ from app.engine.importers import (
     import_nist_unit,
 )
 from app.engine.proposals import propose
-from app.engine.rows import RowProblem
+from app.engine.rows import RowProblem, refuse
 from app.engine.schema import SchemaError
 from app.engine.schema.values import to_wire
 from app.problems import FieldError, Invalid
@@ -61,6 +61,8 @@ def from_table(
             reader = open_table(file, options)
             blocks = FirstBlocks(reader)
             found = propose(blocks, missing, has_header=reader.layout.has_header)
+            if not blocks.rows:
+                raise refuse("the file has no rows", "send a file with at least one row")
         except TableError as error:
             faults = [_fault(problem) for problem in error.problems]
             raise Invalid("The file cannot be read as a table.", errors=faults) from None

@@ -13,6 +13,9 @@ class Record(Mapping[str, Any]):
     It is a picture of one moment and does not change; ask the service again for a newer one.
     """
 
+    # What `repr` shows. The rest may be long, or a key.
+    _shown: ClassVar[tuple[str, ...]] = ("id", "name", "state")
+
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = MappingProxyType(dict(fields))
 
@@ -26,9 +29,8 @@ class Record(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        known = ("id", "name", "state")
-        shown = [f"{name}={self._fields[name]!r}" for name in known if name in self._fields]
-        named = [f"{name}=..." for name in self._fields if name not in known]
+        shown = [f"{name}={self._fields[name]!r}" for name in self._shown if name in self._fields]
+        named = [f"{name}=..." for name in self._fields if name not in self._shown]
         return f"{type(self).__name__}({', '.join(shown + named)})"
 
     @property
@@ -102,6 +104,16 @@ class QualityReport(Job):
 
 class Preflight(Record):
     """What a release would cost and need, from public facts: nothing was charged."""
+
+    _shown = (
+        "fits",
+        "synthesizer",
+        "charge",
+        "charge_as_epsilon",
+        "expected_error",
+        "refusal",
+        "problems",
+    )
 
     @property
     def fits(self) -> bool:

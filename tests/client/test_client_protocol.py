@@ -140,6 +140,11 @@ def test_a_record_names_its_fields_but_shows_only_what_it_is():
     assert repr(made) == "Record(id='ky_1', state='active', key=...)"
 
 
+def test_a_preflight_shows_whether_it_fits_and_what_it_costs():
+    plan = halftone_client.Preflight({"fits": True, "charge": {"epsilon": "1"}, "cells": 762})
+    assert repr(plan) == "Preflight(fits=True, charge={'epsilon': '1'}, cells=...)"
+
+
 def test_the_key_stands_in_no_repr():
     client = Halftone("http://service", KEY)
     assert KEY not in repr(client) + repr(client._service) + repr(vars(client))

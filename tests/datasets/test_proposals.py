@@ -157,6 +157,22 @@ def test_a_choice_between_encodings_that_differ_is_the_custodians(office: Office
     assert error["remedy"] == "declare `encoding`"
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04\xff\xfe[Content_Types].xml", "the file is a workbook of Excel (xlsx)"),
+        (b"\x89PNG\r\n\x1a\n\xff\x00\x81", "the file is a picture (PNG)"),
+        (b"shift,pay\n", "the file has no rows"),
+    ],
+)
+def test_a_file_without_a_table_is_named_instead_of_guessed_at(
+    office: Office, content: bytes, message: str
+) -> None:
+    answer = office.custodian.call("POST", "/dictionaries/proposals", content=content)
+    assert answer.status_code == 422
+    assert [fault["message"] for fault in answer.json()["errors"]] == [message]
+
+
 def test_what_a_query_declares_is_followed(office: Office) -> None:
     query = "?delimiter=%7C&encoding=cp437&header=false&missing=none,-1"
     answer = office.custodian.call(

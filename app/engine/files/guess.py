@@ -18,12 +18,14 @@ from app.engine.files.dialect import DELIMITERS, after_lines, records_in
 from app.engine.files.options import FileOptions
 from app.engine.files.source import (
     SNIFFED_BYTES,
+    SNIFFED_MAGIC_BYTES,
     bounded,
     chunks_of,
     compression_of,
     decompressed,
     encoding_of,
     peek,
+    refuse_other_files,
     whole_text,
 )
 from app.engine.rows import quoted, refuse
@@ -41,9 +43,11 @@ def with_guesses(stream: BinaryIO, options: FileOptions) -> tuple[FileOptions, t
 
     Raises `TableError` if the encoding could be one of several that read the file differently.
     """
-    head, chunks = peek(chunks_of(stream), 4)
+    head, chunks = peek(chunks_of(stream), SNIFFED_MAGIC_BYTES)
     if options.format == "parquet" or head[:4] == b"PAR1":
         return options, ()
+    # First: an archive or a picture would be taken for text of some unknown encoding.
+    refuse_other_files(head)
     compression = options.compression or compression_of(head)
     head, _ = peek(bounded(decompressed(chunks, compression), options.max_bytes), SNIFFED_BYTES)
     encoding, mark = encoding_of(head, options.encoding, has_rows_first=options.has_rows_first)

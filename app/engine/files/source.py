@@ -28,6 +28,8 @@ _OTHER_FILES = (
     (b"BZh", "compressed by bzip2", "compress it by gzip or zstd, or send it as it is"),
     (b"\xfd7zXZ", "compressed by xz", "compress it by gzip or zstd, or send it as it is"),
     (b"%PDF", "a PDF document", "send the table as CSV"),
+    (b"\x89PNG\r\n", "a picture (PNG)", "send the table as CSV"),
+    (b"\xff\xd8\xff", "a picture (JPEG)", "send the table as CSV"),
 )
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -50,8 +50,8 @@ def parse_amount(text: str | int | Decimal) -> Decimal:
     written = str(text)
     if len(written) > AMOUNT_MAX_LENGTH or not _AMOUNT.fullmatch(written):
         raise AmountError(
-            "an amount is digits with an optional fraction and exponent, such as 0.5 or 1e-6,"
-            " at most 40 characters"
+            "an amount is digits without a sign, with an optional fraction and exponent, such as"
+            " 0.5 or 1e-6, at most 40 characters"
         )
     try:
         value = Decimal(written)
