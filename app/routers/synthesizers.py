@@ -73,7 +73,7 @@ def list_synthesizers(_: Caller, catalogue: CatalogueDep, page: PageQuery) -> Pa
 @router.get(
     "/synthesizers/{name}",
     operation_id="get_synthesizer",
-    summary="One synthesizer and its form",
+    summary="One synthesizer and its params",
     responses=refusing(404),
 )
 def get_synthesizer(
