@@ -16,7 +16,7 @@ from app.engine.catalog import registry
 from app.engine.catalog.registry import Entry
 from app.engine.method import ExpectedError
 from app.engine.privacy.certificate import Assurance, Certificate
-from app.engine.privacy.journal import resolved
+from app.engine.privacy.journal import measurements, resolved
 from app.engine.privacy.kernel import Kernel
 from app.engine.privacy.loss import Accountant, Charge, PrivacyLoss
 from app.engine.privacy.queries import KernelFailure
@@ -25,6 +25,7 @@ from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
 from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.statements import KeptRows, Released, Statement, stated
 from app.engine.table import PublicTable
 from app.jobs.sampling import store_sample
 from app.ledger.entries import ledger_hash
@@ -35,6 +36,7 @@ from app.releases import repository, samples
 from app.releases import service as releases
 from app.releases.journal import StoredJournal
 from app.releases.models import ReleaseRow
+from app.releases.samples import Made
 from app.sandbox.child import ChildHost, ChildUnusable
 from app.sandbox.process import ChildProcess
 from app.storage.blobs import BlobError, BlobStore
@@ -44,6 +46,8 @@ from app.storage.encryption import Keyring
 MODEL = "model"
 # Share of a release's progress at which its model is fitted.
 FITTED = 0.9
+# Share at which its first sample is stored.
+STATED = 0.97
 
 
 def run(context: JobContext, host: ChildHost) -> None:
@@ -72,6 +76,8 @@ def _make(context: JobContext, host: ChildHost) -> None:
         # A run after a lost worker overwrites it; nobody reads it before the release has succeeded.
         BlobStore(context.database).write(admitted.release.id, MODEL, [model], unit=context.fenced)
         context.progress(FITTED, "sampling")
+        schema = resolved(source.schema, journal.entries())
+        kept = KeptRows(schema)
         # A third party's process could keep more than its model. The sample is drawn in a fresh
         # process, from the stored bytes alone, so that every later sample is drawn in the same way.
         if not admitted.entry.builtin:
@@ -79,10 +85,13 @@ def _make(context: JobContext, host: ChildHost) -> None:
         made = store_sample(
             context,
             host,
-            admitted.first_sample(resolved(source.schema, journal.entries()), source.unit, model),
+            admitted.first_sample(schema, source.unit, model),
             samples.first_id(admitted.release.id),
             child if admitted.entry.builtin else None,
+            kept.see,
         )
+    context.progress(STATED, "stating")
+    statement = _statement(source.unit, journal, kept, made, expected)
     certificate = admitted.certificate(source.unit, journal)
     # Certificate, sample and end in one transaction: nobody sees one without the others.
     with context.completing() as session:
@@ -92,6 +101,7 @@ def _make(context: JobContext, host: ChildHost) -> None:
             certificate=certificate.to_wire(),
             sample=made,
             expected_errors=expected,
+            statement=statement.to_json(),
         )
 
 
@@ -213,6 +223,26 @@ def _fitted(
             error.add_note(error.detail)
         error.add_note(child.output)
         raise
+
+
+def _statement(
+    unit: PrivacyUnit,
+    journal: StoredJournal,
+    kept: KeptRows,
+    made: Made,
+    expected: Sequence[ExpectedError],
+) -> Statement:
+    """How good the release is, by its noisy answers and its sample: post-processing."""
+    return stated(
+        Released(
+            kept.schema,
+            unit,
+            [record.answer for record in measurements(journal.entries())],
+            kept.rows(entities=unit.kind == "entity"),
+            expected,
+            made.repairs.rows / max(made.rows, 1) if made.repairs is not None else 0.0,
+        )
+    )
 
 
 def _expected_errors(statement: Any, schema: Schema) -> tuple[ExpectedError, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from app.engine.constraints.stream import RepairedRows
 from app.engine.method import CountsTable
@@ -25,15 +25,17 @@ def store_sample(
     request: Sample,
     sample_id: str,
     child: ChildProcess | None = None,
+    see: Callable[[Table], None] | None = None,
 ) -> Made:
     """Make the sample and write its bytes, chunk by chunk, under the job's claim.
 
-    The model is sampled in `child`, or in a new process. For every synthesizer, rows are repaired
-    to meet the rules between columns before anyone sees them. Raises `ChildUnusable`,
-    `UnmetRulesError`, or `JobInterrupted` if the run must stop.
+    `see` is called with each part of the rows, in order, as it is written. The model is sampled in
+    `child`, or in a new process. For every synthesizer, rows are repaired to meet the rules between
+    columns before anyone sees them. Raises `ChildUnusable`, `UnmetRulesError`, or `JobInterrupted`
+    if the run must stop.
     """
     with sampled(context, host, request, child) as table:
-        return _Writing(context, request, sample_id).stored(table)
+        return _Writing(context, request, sample_id, see).stored(table)
 
 
 @contextlib.contextmanager
@@ -61,10 +63,17 @@ def _made(host: ChildHost, request: Sample, child: ChildProcess) -> CountsTable 
 class _Writing:
     """Counts and hashes the rows on their way into the store."""
 
-    def __init__(self, context: JobContext, request: Sample, sample_id: str) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        request: Sample,
+        sample_id: str,
+        see: Callable[[Table], None] | None,
+    ) -> None:
         self._context = context
         self._request = request
         self._sample_id = sample_id
+        self._see = see
         self._hash = hashlib.sha256()
         self._rows = 0
         self._size_bytes = 0
@@ -87,6 +96,8 @@ class _Writing:
         for part in parts:
             self._context.check_cancelled()
             self._rows += part.rows
+            if self._see is not None:
+                self._see(part)
             yield part
 
     def _hashed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -161,3 +161,83 @@ class CertificateOut(BaseModel):
         " `halftone verify --certificate` finds that a store was put back to an earlier moment.",
     )
     versions: dict[str, str] = Field(description="Of the software that made it.")
+
+
+Verdict = Literal["good", "usable", "weak", "not measured"]
+Basis = Literal["measured", "implied by the model", "not measured"]
+_INTERVAL = "Lower and upper end, of 90 % confidence; null where nothing is known."
+
+
+class DistanceOut(BaseModel):
+    """How far the sample is from the private table in some columns: total variation distance."""
+
+    distance: float | None = Field(
+        description="Expected distance, from 0 to 1; null if it was not measured.", examples=[0.021]
+    )
+    interval: list[float] | None = Field(description=_INTERVAL, examples=[[0.008, 0.034]])
+    verdict: Verdict = Field(description="In a word, by `rules`.", examples=["good"])
+    basis: Basis = Field(
+        description="`measured`: noisy counts of these columns, or a noisy distance. `implied by"
+        " the model`: other columns were measured.",
+        examples=["measured"],
+    )
+    cells: int = Field(description="Cells that the distance is taken over.", examples=[24])
+    sampling_error: float | None = Field(
+        description="Expected distance between the model and a sample of this many rows: about as"
+        " much a further sample differs.",
+        examples=[0.004],
+    )
+    note: str | None = Field(
+        description="What was counted, where that is not rows; or what is known otherwise.",
+        examples=[None],
+    )
+
+
+class StatedColumnOut(DistanceOut):
+    """The distance in one column."""
+
+    column: str = Field(description="Name of the column.", examples=["fare"])
+
+
+class StatedPairOut(DistanceOut):
+    """The distance in two columns together."""
+
+    columns: list[str] = Field(description="Both columns.", examples=[["shift", "fare"]])
+
+
+class StatedNumberOut(BaseModel):
+    """A figure of the first sample, and where the same figure of the private table lies."""
+
+    statistic: Literal["mean", "quantile", "correlation"] = Field(description="Which figure.")
+    columns: list[str] = Field(description="Of which column, or two.", examples=[["fare"]])
+    q: float | None = Field(description="Of a quantile: 0.5 is the median.", examples=[0.5])
+    value: float | None = Field(
+        description="In the sample; null where it has no number.", examples=[11.25]
+    )
+    interval: list[float] | None = Field(
+        description=f"Of the private table's figure. {_INTERVAL} The range of each bin is in it in"
+        " full.",
+        examples=[[10.0, 15.0]],
+    )
+    basis: Basis = Field(description="What the interval is made of.", examples=["measured"])
+    note: str | None = Field(description="Why there is no interval.", examples=[None])
+
+
+class StatementOut(BaseModel):
+    """How good a release is, from its noisy answers and its first sample alone."""
+
+    release_id: str = Field(description="The release.", examples=["rl_k3v9xq2mzt7hsd4nw8cb"])
+    confidence: float = Field(description="Of each interval by itself.", examples=[0.9])
+    unit: Literal["rows", "entities"] = Field(description="What one privacy unit is.")
+    rows: int = Field(description="Rows of the first sample.", examples=[10000])
+    rules: dict[str, str] = Field(description="When each verdict is given.")
+    columns: list[StatedColumnOut] = Field(description="Each column of the sample.")
+    pairs: list[StatedPairOut] = Field(
+        description="Each pair of them; beyond 2,016 pairs, only those that were measured."
+    )
+    numbers: list[StatedNumberOut] = Field(
+        description="Mean and quantiles of each numeric column, correlation of each two."
+    )
+    notes: list[str] = Field(
+        description="What holds for all figures, such as what bounding took away."
+    )

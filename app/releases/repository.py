@@ -174,7 +174,7 @@ def withdraw(session: Session, dataset_id: str) -> None:
     session.execute(
         update(ReleaseRow)
         .where(ReleaseRow.dataset_id == dataset_id)
-        .values(certificate=null(), expected_errors=null())
+        .values(certificate=null(), expected_errors=null(), statement=null())
     )
     session.execute(delete(JournalRow).where(JournalRow.release_id.in_(releases)))
     session.execute(

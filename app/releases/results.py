@@ -17,7 +17,7 @@ from app.engine.privacy.queries import Discovered, FoundValues
 from app.engine.privacy.questions import AnsweredQuantile
 from app.engine.privacy.wire import FrameError
 from app.engine.schema import Schema
-from app.problems import Conflict, NotReady
+from app.problems import Conflict, NotFound, NotReady
 from app.releases import journal, repository
 from app.releases.downloads import Format
 from app.releases.models import ReleaseRow
@@ -35,6 +35,15 @@ def certificate(release: ReleaseRow) -> dict[str, Any]:
     check_published(release)
     assert release.certificate is not None
     return release.certificate
+
+
+def statement(release: ReleaseRow) -> dict[str, Any]:
+    """How good the release is, as it was stored. Raises `NotReady`, `Conflict` or `NotFound`."""
+    check_published(release)
+    # A release of before there were statements has none.
+    if release.statement is None:
+        raise NotFound
+    return {"release_id": release.id, **release.statement}
 
 
 def records(session: Session, release: ReleaseRow) -> list[Record]:

@@ -77,11 +77,13 @@ def succeeded(
     certificate: Mapping[str, Any],
     sample: samples.Made,
     expected_errors: Sequence[ExpectedError] = (),
+    statement: Mapping[str, Any] | None = None,
 ) -> None:
-    """Publish: model, certificate and the first sample are stored in full."""
+    """Publish: model, certificate, statement and the first sample are stored in full."""
     release = repository.release(session, release_id)
     release.certificate = dict(certificate)
     release.expected_errors = [expected_error_to_json(each) for each in expected_errors]
+    release.statement = None if statement is None else dict(statement)
     samples.add_first(session, release, sample)
     release.progress, release.stage = 1.0, "done"
     _end(session, release, "succeeded")

@@ -22,7 +22,7 @@ from app.releases.downloads import Format
 from app.releases.facts import read_facts
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
-from app.releases.published import CertificateOut, MeasurementsOut
+from app.releases.published import CertificateOut, MeasurementsOut, StatementOut
 from app.releases.refusals import HiddenRefusals
 from app.releases.schemas import PreflightOut, ProblemOut, ReleaseIn, ReleaseOut, ReleaseState
 from app.routers.data import FILE_HEADERS, etag_matches, file_headers
@@ -378,3 +378,21 @@ def get_certificate(
     """Unit, adjacent datasets, guarantee, sensitivity and scale of each mechanism, versions."""
     release, _ = service.visible(session, principal, release_id)
     return results.certificate(release)
+
+
+@router.get(
+    "/releases/{release_id}/statement",
+    operation_id="get_statement",
+    summary="How good a release is",
+    response_model=None,
+    responses={200: {"model": StatementOut}, **refusing(404, 409)},
+)
+def get_statement(release_id: ReleaseId, principal: Caller, session: ReadSession) -> dict[str, Any]:
+    """For each column and pair of columns how far the first sample is from the private table, and
+    where means, quantiles and correlations lie: intervals of 90 % confidence.
+
+    Made of the noisy answers, the law of their noise and the sample, so it costs nothing. A
+    release that was made before there were statements has none: 404.
+    """
+    release, _ = service.visible(session, principal, release_id)
+    return results.statement(release)

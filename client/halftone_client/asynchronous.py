@@ -78,6 +78,7 @@ class AsyncHalftone:
     save = _awaited(flows.releases.save)
     measurements = _awaited(flows.releases.measurements)
     certificate = _awaited(flows.releases.certificate)
+    statement = _awaited(flows.releases.statement)
 
     report = _awaited(flows.reports.report)
     make_report = _awaited(flows.reports.make_report)

@@ -80,6 +80,7 @@ class Halftone:
     save = _blocking(flows.releases.save)
     measurements = _blocking(flows.releases.measurements)
     certificate = _blocking(flows.releases.certificate)
+    statement = _blocking(flows.releases.statement)
 
     report = _blocking(flows.reports.report)
     make_report = _blocking(flows.reports.make_report)

@@ -68,6 +68,7 @@ def test_from_a_frame_to_a_frame_and_a_refusal(custodian: Halftone, tmp_path: Pa
     assert len(custodian.download(counts, "jsonl")) > 0
     assert custodian.measurements(done)["measurements"]
     assert custodian.certificate(done)
+    assert custodian.statement(done)["release_id"] == done.id
     assert custodian.report(done)["exact"] is None
     assert custodian.make_report(done)["exact"]["rows"]["synthetic"] == 50
     custodian.delete_report(done)

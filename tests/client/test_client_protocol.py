@@ -109,8 +109,8 @@ def test_the_public_surface_is_pinned():
         "get_sample", "grant", "grants", "import_dictionary", "ingest_report", "keys", "ledger",
         "make_report", "me", "measurements", "preflight", "principals", "propose_dictionary",
         "put_data", "release", "releases", "rename_dataset", "report", "revoke_grant",
-        "revoke_key", "sample", "samples", "save", "schema", "set_budget", "synthesizer",
-        "synthesizers", "upload", "verify_ledger", "wait",
+        "revoke_key", "sample", "samples", "save", "schema", "set_budget", "statement",
+        "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
 

@@ -269,6 +269,7 @@ class Teller:
         for form_name in ("json", "csv", "parquet"):
             self.ask("get_measurements", "GET", f"{here}/measurements?format={form_name}")
         self.ask("get_certificate", "GET", f"{here}/certificate")
+        self.ask("get_statement", "GET", f"{here}/statement")
         return str(made["id"])
 
     def _until_succeeded(self, operation: str, at: str) -> None:

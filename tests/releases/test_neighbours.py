@@ -158,6 +158,7 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
             "/measurements",
             "/measurements?format=csv",
             "/certificate",
+            "/statement",
             "/samples",
         ):
             ana.ask("GET", f"/v1/releases/{release}{part}")
@@ -170,7 +171,15 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
     fail()
     failing = ana.ask("POST", releases, wanted(guarantee={"epsilon": "0.1"})).json()["id"]
     service.work(host)
-    for part in ("", "/events", "/measurements", "/certificate", "/samples", "/cancel"):
+    for part in (
+        "",
+        "/events",
+        "/measurements",
+        "/certificate",
+        "/statement",
+        "/samples",
+        "/cancel",
+    ):
         ana.ask("POST" if part == "/cancel" else "GET", f"/v1/releases/{failing}{part}")
     ana.ask("GET", "/v1/releases")
     ana.ask("GET", f"/v1/datasets/{dataset}/ledger")

@@ -207,6 +207,11 @@ def certificate(service: Service, release: ReleaseRef) -> Flow[Record]:
     return Record((yield from service.get(path_to("releases", id_of(release), "certificate"))))
 
 
+def statement(service: Service, release: ReleaseRef) -> Flow[Record]:
+    """How good the release is: distances of columns and pairs, means, quantiles, correlations."""
+    return Record((yield from service.get(path_to("releases", id_of(release), "statement"))))
+
+
 def _request(
     synthesizer: str,
     guarantee: Mapping[str, wire.Amount],
