@@ -148,6 +148,48 @@ def test_order_holds_across_columns_of_other_ranges() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("strict", "expected"),
+    [(False, [False, False, True, False]), (True, [False, True, True, False])],
+)
+def test_a_date_beside_a_datetime_is_its_whole_day(strict: bool, expected: list[bool]) -> None:
+    ends = {"minimum": "2020-05-01", "maximum": "2020-05-09"}
+    fields = [
+        {"name": "day", "type": "date", "constraints": ends},
+        {"name": "moment", "type": "datetime", "constraints": ends},
+    ]
+    noon = 43_200
+    for names in (["day", "moment"], ["moment", "day"]):
+        rule = {"kind": "order", "columns": names, "strict": strict}
+        parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+        # The moment is a day later, on the day, a day earlier, missing.
+        days, moments = np.array([2, 2, 2, 2]), np.array([3, 2, 1, 0]) * 86_400 + noon
+        if names[0] == "moment":
+            moments = np.array([1, 2, 3, 0]) * 86_400 + noon
+        moments[3] = parsed.column("moment").null_code
+        (mask,) = parsed.violations({"day": days, "moment": moments})
+        assert mask.tolist() == expected
+
+
+def test_two_datetimes_with_a_date_between_them_are_held_to_the_second() -> None:
+    ends = {"minimum": "2020-05-01", "maximum": "2020-05-09"}
+    fields = [
+        {"name": "start", "type": "datetime", "constraints": ends},
+        {"name": "day", "type": "date", "constraints": ends},
+        {"name": "end", "type": "datetime", "constraints": ends},
+    ]
+    rule = {"kind": "order", "columns": ["start", "day", "end"]}
+    parsed = Schema.parse({"fields": fields, "constraints": [rule]})
+    null = parsed.column("day").null_code
+    codes = {
+        "start": np.array([20, 20]),
+        "day": np.array([0, null]),
+        "end": np.array([10, 10]),
+    }
+    (mask,) = parsed.violations(codes)
+    assert mask.tolist() == [False, True]
+
+
 def test_a_forbidden_combination_needs_every_condition() -> None:
     rule = {"kind": "forbidden", "when": {"age": {"maximum": 14}, "married": [True]}}
     assert broken(rule, age=[14, 15, 14, None], married=[True, True, None, True]) == [

@@ -137,12 +137,18 @@ def _narrowed(rule: Constraint, bounds: _Bounds) -> bool:
         case AtLeast():
             return _at_least(rule.column, rule.sum_of, rule.least, bounds)
         case Order():
-            return all(
-                _at_least(right, (left,), 0.0, bounds)
-                and not (rule.strict and bounds.low[left.name] >= bounds.high[right.name])
-                for left, right in zip(rule.ordered, rule.ordered[1:], strict=False)
-            )
+            pairs = zip(rule.ordered, rule.ordered[1:], strict=False)
+            return all(_ordered(rule, left, right, bounds) for left, right in pairs)
     return True
+
+
+def _ordered(rule: Order, left: Column, right: Column, bounds: _Bounds) -> bool:
+    """Narrow by `left <= right`; with `strict`, whether some values rise as well."""
+    lowest = np.stack(rule.span(left, np.array([bounds.low[left.name]])))
+    highest = np.stack(rule.span(right, np.array([bounds.high[right.name]])))
+    is_left = bounds.narrow(right, float(rule.place(right, lowest[0])[0]), math.inf)
+    is_left &= bounds.narrow(left, -math.inf, float(rule.place(left, highest[1])[0]))
+    return is_left and not (rule.strict and rule.falls(lowest, highest).any())
 
 
 def _at_least(column: Column, parts: tuple[Column, ...], least: float, bounds: _Bounds) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from app.engine.constraints.donors import Codes, Donors, Mask, Rows, subset, take
 from app.engine.constraints.points import Points
 from app.engine.schema.column import Column
-from app.engine.schema.constraints import AtLeast, Order, Sum
+from app.engine.schema.constraints import DAY_SECONDS, AtLeast, Order, Sum
 
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
@@ -176,30 +177,51 @@ class OrderRepairer:
         broken = np.flatnonzero(self.rule.violations(rows))
         pairs = [points.column.places(rows[points.column.name][broken]) for points in self._points]
         missing = np.array([null for _, null in pairs])
+        columns = [points.column for points in self._points]
+        starts = [
+            self.rule.span(column, places)[0]
+            for column, (places, _) in zip(columns, pairs, strict=True)
+        ]
+        # Beside dates the days are sorted, and each datetime keeps its time of day.
+        length = DAY_SECONDS if self.rule.has_days else 1
+        clocks = np.mod(starts, length) if self.rule.has_days else np.zeros_like(starts)
+        values = np.where(missing, np.inf, (starts - clocks) / length)
         # Missing ones sort last, so the values that there are stand in the first places.
-        values = np.sort(np.where(missing, np.inf, [places for places, _ in pairs]), axis=0)
+        values = np.sort(values, axis=0)
         rank = np.maximum(np.cumsum(~missing, axis=0) - 1, 0)
-        wanted = np.take_along_axis(values, rank, axis=0)
+        wanted = np.take_along_axis(values, rank, axis=0) * length + clocks
         for points, sorted_values, null in zip(self._points, wanted, missing, strict=True):
-            take(rows, points.column.name, broken[~null], points.nearest(sorted_values[~null]))
+            places = self.rule.place(points.column, sorted_values[~null])
+            take(rows, points.column.name, broken[~null], points.nearest(places))
 
     def _push(self, rows: Rows, *, up: bool) -> None:
         """Moves each column beyond the last value before it, as far as its values reach; down: from
         the last column on, below the one after it."""
         first, *others = self._points if up else self._points[::-1]
-        bound, none_yet = first.column.places(rows[first.column.name])
+        bound, none_yet = self._spans(first, rows)
         for points in others:
             name = points.column.name
-            own, null = points.column.places(rows[name])
-            wrong = (own < bound if up else own > bound) | ((own == bound) & self.rule.strict)
+            own, null = self._spans(points, rows)
+            wrong = self.rule.falls(bound, own) if up else self.rule.falls(own, bound)
             here = np.flatnonzero(wrong & ~null & ~none_yet)
-            wanted = bound[here].astype(np.float64)
+            # The end of a day on the side from which the column moves away, if it must leave it.
+            end = bound[int(up == self.rule.strict)][here].astype(np.float64)
+            wanted = self.rule.place(points.column, end)
             if self.rule.strict:
-                wanted += (1 if up else -1) * (points.column.step / 2 or 1e-9)
+                wanted = wanted + (1 if up else -1) * self._half_step(points.column)
             codes, found = (points.above if up else points.below)(wanted)
             take(rows, name, here[found], codes[found])
-            bound = np.where(null, bound, points.column.places(rows[name])[0])
+            bound = np.where(null, bound, self._spans(points, rows)[0])
             none_yet = none_yet & null
+
+    def _spans(self, points: Points, rows: Rows) -> tuple[NDArray[Any], Mask]:
+        """What each value stands for, shape (2, rows), and where it is missing."""
+        places, null = points.column.places(rows[points.column.name])
+        return np.stack(self.rule.span(points.column, places)), null
+
+    def _half_step(self, column: Column) -> float:
+        # Days and seconds are whole, whatever the step of their column's grid.
+        return 0.5 if self.rule.has_days else column.step / 2 or 1e-9
 
 
 def _points(columns: Sequence[Column]) -> tuple[Points, ...]:

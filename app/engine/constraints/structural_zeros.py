@@ -191,8 +191,9 @@ def _slack(places: Floats, allowed: float) -> Floats:
 def _ordering(rule: Order, left: Column, right: Column) -> Callable[[Groupings], Mask]:
     def possible(cells: Groupings) -> Mask:
         low, high, null = _spans((left, right), cells)
-        follows = np.less if rule.strict else np.less_equal
-        return np.asarray(follows.outer(low[0], high[1]) | _outer(null, np.logical_or))
+        earliest, latest = np.stack(rule.span(left, low[0])), np.stack(rule.span(right, high[1]))
+        falls = rule.falls(earliest[:, :, None], latest[:, None, :])
+        return np.asarray(~falls | _outer(null, np.logical_or))
 
     return possible
 

@@ -21,6 +21,8 @@ from app.engine.schema.column import Column
 from app.engine.schema.scale import Linear
 from app.engine.schema.values import Value, tick, to_wire
 
+DAY_SECONDS = 86_400
+
 Codes = Mapping[str, NDArray[Any]]
 Mask = NDArray[np.bool_]
 
@@ -161,7 +163,12 @@ class _Balance:
 @dataclass(frozen=True)
 class Order:
     """The values never decrease from one column to the next that has a value; with `strict` they
-    increase."""
+    increase.
+
+    A date beside a datetime is its whole day: `date <= datetime` holds if the date is not after the
+    day of the datetime, `date < datetime` if it is before that day. Two datetimes are compared to
+    the second, also where a date is in the order.
+    """
 
     ordered: tuple[Column, ...]
     strict: bool = False
@@ -170,15 +177,40 @@ class Order:
     def columns(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.ordered)
 
+    @cached_property
+    def has_days(self) -> bool:
+        """Whether dates stand beside datetimes, so that all are compared in seconds."""
+        return {column.type for column in self.ordered} == {"date", "datetime"}
+
+    def span(self, column: Column, places: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The first and the last of what each place stands for: of a date beside datetimes, the
+        seconds of its day."""
+        if self.has_days and column.type == "date":
+            return places * DAY_SECONDS, places * DAY_SECONDS + DAY_SECONDS - 1
+        return places, places
+
+    def place(self, column: Column, point: NDArray[Any]) -> NDArray[Any]:
+        """The place of a column whose span contains a point."""
+        if self.has_days and column.type == "date":
+            return np.floor_divide(point, DAY_SECONDS)
+        return point
+
+    def falls(self, before: NDArray[Any], after: NDArray[Any]) -> Mask:
+        """Where spans, of shape (2, rows), stand in the wrong order."""
+        broken = before[1] >= after[0] if self.strict else before[0] > after[1]
+        return np.asarray(broken)
+
     def violations(self, codes: Codes) -> Mask:
-        first, *others = self.ordered
-        last, missing = first.places(codes[first.name])
-        broken = np.zeros(len(last), bool)
-        for column in others:
+        spans, nulls = [], []
+        for column in self.ordered:
             places, null = column.places(codes[column.name])
-            falls = places <= last if self.strict else places < last
-            broken |= falls & ~missing & ~null
-            last, missing = np.where(null, last, places), missing & null
+            spans.append(np.stack(self.span(column, places)))
+            nulls.append(null)
+        last, missing = spans[0], nulls[0]
+        broken = np.zeros(len(missing), bool)
+        for own, null in zip(spans[1:], nulls[1:], strict=True):
+            broken |= self.falls(last, own) & ~missing & ~null
+            last, missing = np.where(null, last, own), missing & null
         return broken
 
     def to_wire(self) -> dict[str, Any]:

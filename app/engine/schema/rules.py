@@ -138,7 +138,8 @@ class _RuleReader:
             return None
         numeric = {"integer", "number", "year"}
         kinds = {"number" if column.type in numeric else column.type for column in columns}
-        if len(kinds) > 1 or kinds & {"string", "boolean"}:
+        is_comparable = len(kinds) == 1 or kinds == {"date", "datetime"}
+        if not is_comparable or kinds & {"string", "boolean"}:
             self.log.add("these columns cannot be compared", "choose numbers or dates", "columns")
         else:
             self._check_sizes("columns", columns)

@@ -58,6 +58,27 @@ def test_bounds_show_a_contradiction_of_large_columns(
     assert [error.pointer for error in caught.value.errors] == [pointer]
 
 
+@pytest.mark.parametrize(("strict", "is_sound"), [(False, True), (True, False)])
+def test_bounds_take_a_date_beside_a_datetime_as_its_whole_day(
+    strict: bool, is_sound: bool
+) -> None:
+    """The datetime reaches into the only day of the date, but not beyond it."""
+    day = {"minimum": "2020-05-02", "maximum": "2020-05-02", "required": True}
+    early = {"minimum": "1920-05-01T00:00:00", "maximum": "2020-05-02T12:00:00", "required": True}
+    fields = [
+        {"name": "day", "type": "date", "constraints": day},
+        {"name": "moment", "type": "datetime", "constraints": early, "step": 1},
+        integer("other", 0, 10**6),
+    ]
+    rule = {"kind": "order", "columns": ["day", "moment"], "strict": strict}
+    schema = dictionary(fields, rule)
+    if is_sound:
+        check_feasible(schema)
+    else:
+        with pytest.raises(SchemaError):
+            check_feasible(schema)
+
+
 def test_a_column_that_may_be_null_can_always_keep_a_sum() -> None:
     fields = [integer("all", 0, 5), integer("part", 10, 10**6, required=False)]
     check_feasible(dictionary(fields, {"kind": "sum", "total": "all", "parts": ["part"]}))

@@ -338,6 +338,30 @@ def test_an_order_with_missing_values_in_the_middle_is_repaired(strict: bool) ->
     assert repairs.redrawn < 0.01 * repairs.rows
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("step", [1, 7200])
+@pytest.mark.parametrize("names", [("day", "start", "end"), ("start", "day", "end")])
+def test_dates_and_datetimes_in_order_are_repaired(
+    names: tuple[str, ...], step: int, strict: bool
+) -> None:
+    ends = {"minimum": "2020-05-01", "maximum": "2020-05-20"}
+    fields = [
+        {"name": "day", "type": "date", "constraints": ends, "bins": 4},
+        *(
+            {"name": name, "type": "datetime", "constraints": ends, "step": step, "bins": 5}
+            for name in ("start", "end")
+        ),
+    ]
+    rule = {"kind": "order", "columns": list(names), "strict": strict}
+    schema = dictionary(fields, rule)
+    codes = independent(schema, 20_000)
+    after, repairs = repaired(schema, codes)
+    assert broken(schema, after) == [0]
+    assert repairs.redrawn < 0.2 * repairs.rows
+    null = schema.column("day").null_code
+    assert ((codes["day"] == null) == (after["day"] == null)).mean() > 0.95
+
+
 def test_sums_of_cents_are_repaired_exactly() -> None:
     cents = [number("net", 0, 90), number("tax", 0, 20), number("total", 0, 100)]
     schema = dictionary(cents, {"kind": "sum", "total": "total", "parts": ["net", "tax"]})

@@ -85,6 +85,29 @@ def test_days_in_bins_that_lie_apart_have_one_order() -> None:
     assert np.array_equal(table.allowed, np.triu(np.ones((3, 3), bool)))
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("names", [("day", "moment"), ("moment", "day")])
+def test_cells_of_dates_and_datetimes_are_possible_as_far_as_a_row_in_them_is(
+    names: tuple[str, str], strict: bool
+) -> None:
+    ends = {"minimum": "2020-01-01", "maximum": "2020-01-06", "required": True}
+    fields = [
+        {"name": "day", "type": "date", "bins": 3, "constraints": ends},
+        {"name": "moment", "type": "datetime", "bins": 7, "step": 3600, "constraints": ends},
+    ]
+    rule = {"kind": "order", "columns": list(names), "strict": strict}
+    schema = dictionary(fields, rule)
+    groupings = {column.name: column.grouping for column in schema.columns}
+    rows = every_row(schema.columns)
+    kept = {name: codes[~schema.violations(rows)[0]] for name, codes in rows.items()}
+    expected = np.zeros(tuple(groupings[name].cells for name in names), bool)
+    expected[tuple(groupings[name].cell_of(kept[name]) for name in names)] = True
+    (table,) = structural_zeros(schema, groupings)
+    assert table.axes == names
+    assert np.array_equal(table.allowed, expected)
+    assert 0 < expected.sum() < expected.size
+
+
 def test_large_tables_are_left_to_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     groupings = {column.name: column.grouping for column in LOOKUP.columns}
     assert len(structural_zeros(LOOKUP, groupings)) == 1
