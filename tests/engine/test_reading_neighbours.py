@@ -22,40 +22,45 @@ from app.engine.encoding import Encoder
 from app.engine.files import FileOptions, TableError, open_table
 from app.engine.schema import PrivacyUnit, Schema
 
-SCHEMA = Schema.parse(
+# The fields of every format; each adds its own.
+FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "string", "role": "entity"},
     {
-        "fields": [
-            {"name": "id", "type": "string", "role": "entity"},
-            {
-                "name": "shift",
-                "type": "integer",
-                "constraints": {"minimum": 0, "maximum": 20},
-                "undeclared": "null",
-            },
-            {
-                "name": "pay",
-                "type": "string",
-                "constraints": {"enum": ["Cash", "señal", "a,b", 'say "hi"', ",\n"]},
-                "other": "Other",
-            },
-            {
-                "name": "fare",
-                "type": "number",
-                "constraints": {"minimum": 0, "maximum": 10_000},
-                "groupChar": "'",
-                "undeclared": "null",
-            },
-            {
-                "name": "day",
-                "type": "date",
-                "format": "%d/%m/%Y",
-                "constraints": {"minimum": "2020-01-01", "maximum": "2020-12-31"},
-                "undeclared": "null",
-            },
-            {"name": "place", "type": "string", "values": "discover", "other": "Other"},
-            {"name": "note", "type": "string"},
-        ]
-    }
+        "name": "shift",
+        "type": "integer",
+        "constraints": {"minimum": 0, "maximum": 20},
+        "undeclared": "null",
+    },
+    {
+        "name": "pay",
+        "type": "string",
+        "constraints": {"enum": ["Cash", "señal", "a,b", 'say "hi"', ",\n"]},
+        "other": "Other",
+    },
+    {
+        "name": "fare",
+        "type": "number",
+        "constraints": {"minimum": 0, "maximum": 10_000},
+        "groupChar": "'",
+        "undeclared": "null",
+    },
+]
+
+
+def dictionary(*more: dict[str, Any]) -> Schema:
+    return Schema.parse({"fields": [*FIELDS, *more]})
+
+
+SCHEMA = dictionary(
+    {
+        "name": "day",
+        "type": "date",
+        "format": "%d/%m/%Y",
+        "constraints": {"minimum": "2020-01-01", "maximum": "2020-12-31"},
+        "undeclared": "null",
+    },
+    {"name": "place", "type": "string", "values": "discover", "other": "Other"},
+    {"name": "note", "type": "string"},
 )
 UNIT = PrivacyUnit.parse({"kind": "entity", "column": "id", "max_rows": 3})
 NAMES = ["id", "shift", "pay", "fare", "day", "place", "note"]
@@ -348,39 +353,9 @@ PARQUET: list[dict[str, Any]] = [
 @pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.binary()])
 @pytest.mark.parametrize("whole", [pa.int64(), pa.float64(), pa.decimal128(38, 2)])
 def test_no_row_of_parquet_changes_how_others_are_read(text: pa.DataType, whole: Any) -> None:
-    schema = Schema.parse(
-        {
-            "fields": [
-                {"name": "id", "type": "string", "role": "entity"},
-                {
-                    "name": "shift",
-                    "type": "integer",
-                    "constraints": {"minimum": 0, "maximum": 20},
-                    "undeclared": "null",
-                },
-                {
-                    "name": "pay",
-                    "type": "string",
-                    "constraints": {"enum": ["Cash", "señal"]},
-                    "other": "Other",
-                },
-                {
-                    "name": "fare",
-                    "type": "number",
-                    "constraints": {"minimum": 0, "maximum": 10_000},
-                    "undeclared": "null",
-                },
-                {
-                    "name": "when",
-                    "type": "datetime",
-                    "constraints": {
-                        "minimum": "2020-01-01T00:00:00",
-                        "maximum": "2020-12-31T00:00:00",
-                    },
-                    "undeclared": "null",
-                },
-            ]
-        }
+    ends = {"minimum": "2020-01-01T00:00:00", "maximum": "2020-12-31T00:00:00"}
+    schema = dictionary(
+        {"name": "when", "type": "datetime", "constraints": ends, "undeclared": "null"}
     )
     rows = [
         {"id": name, "shift": number, "fare": number / 2, "pay": pay.encode(), "when": when}
