@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +11,7 @@ from app.engine.encoding import EncodeTotals
 from app.engine.files import FileReport, RowProblem, TableError, TableReader
 from app.engine.rows import MOST_GROUPS, ProblemTally
 from app.engine.schema import Schema
+from app.engine.unicode_forms import difference
 
 
 def ingest_report(
@@ -39,7 +40,7 @@ def ingest_report(
         "bounding": None if bounding is None else asdict(bounding),
         "undeclared": _undeclared(totals),
         "constraint_violations": _violations(schema, totals),
-        "file": None if reader is None else _file(reader.report, totals),
+        "file": None if reader is None else _file(reader, schema, totals),
         "unused_columns": [] if reader is None else _unused(reader, schema),
         "left_out": [{"name": gone.name, "reason": gone.reason} for gone in schema.left_out],
         "closed_datasets": list(closed),
@@ -83,13 +84,29 @@ def _violations(schema: Schema, totals: EncodeTotals) -> list[dict[str, Any]]:
     ]
 
 
-def _file(report: FileReport, totals: EncodeTotals) -> dict[str, Any]:
-    notes = [
-        f"{column}: {cells} cells are not {report.encoding or 'utf-8'} text; declare the `encoding`"
-        for column, cells in totals.not_text.items()
-    ]
-    wire = file_wire(report)
-    return {**wire, "notes": [*wire["notes"], *notes]}
+def _file(reader: TableReader, schema: Schema, totals: EncodeTotals) -> dict[str, Any]:
+    wire = file_wire(reader.report)
+    return {**wire, "notes": [*wire["notes"], *_notes(reader, schema, totals)]}
+
+
+def _notes(reader: TableReader, schema: Schema, totals: EncodeTotals) -> Iterator[str]:
+    encoding = reader.report.encoding or "utf-8"
+    for column, cells in totals.not_text.items():
+        yield f"{column}: {cells} cells are not {encoding} text; declare the `encoding`"
+    for column, cells in totals.zoned.items():
+        yield (
+            f"{column}: {cells} cells have a time zone or an offset. It was left out; what the"
+            " clock showed is kept"
+        )
+    for column, found in totals.other_forms.items():
+        yield (
+            f"{column}: {found.cells} cells are not the declared text that they look like"
+            f" ({found.difference})"
+        )
+    for column in _unused(reader, schema):
+        form = difference(column, schema.names)
+        if form is not None:
+            yield f"{column}: the column is not the declared one that it looks like ({form})"
 
 
 def file_wire(report: FileReport) -> dict[str, Any]:

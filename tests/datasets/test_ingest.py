@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,42 @@ def test_what_was_treated_and_dropped_is_counted_for_the_custodian(office: Offic
     }
     assert report["unused_columns"] == ["note", "more"]
     assert [gone["name"] for gone in report["left_out"]] == ["note"]
+
+
+def test_zones_left_out_and_texts_in_another_form_are_noted_for_the_custodian(
+    office: Office,
+) -> None:
+    schema = {
+        "fields": [
+            {
+                "name": "when",
+                "type": "datetime",
+                "constraints": {"minimum": "2020-07-01", "maximum": "2020-07-03"},
+            },
+            {
+                "name": "città",
+                "type": "string",
+                "constraints": {"enum": ["Forlì", "Roma"]},
+                "other": "Other",
+            },
+        ]
+    }
+    rows = [
+        {"when": "2020-07-01T10:00:00+02:00", "città": "Roma"},
+        {"when": "2020-07-01T10:00:00", "città": "Forlì"},
+        {"when": None, "città": unicodedata.normalize("NFD", "Forlì")},
+        {"when": None, unicodedata.normalize("NFD", "città"): "Roma"},
+    ]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    made = office.uploaded(lines, schema=schema)
+    assert made["state"] == "ready"
+    zones, value, key = office.custodian.report(made["id"])["file"]["notes"]
+    assert zones.startswith("when: 1 cells have a time zone or an offset")
+    assert value.startswith("città: 1 cells")
+    assert "U+0069 U+0300" in value
+    assert "U+0061 U+0300 here, U+00E0 in the dictionary" in key
+    analyst = office.person(is_analyst=True)
+    assert analyst.get(f"/datasets/{made['id']}/ingest-report").status_code in (403, 404)
 
 
 def test_faults_are_told_by_row_and_column_and_other_data_may_be_sent(office: Office) -> None:

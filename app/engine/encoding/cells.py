@@ -19,12 +19,14 @@ class Cells:
 
     `texts` are distinct and without nulls. `indices`, int32, shape (rows,), point into them; null
     has the index `len(texts)`. With `plain`, the file had typed values, which are written in the
-    standard way here (`.` for decimals, ISO 8601, true and false).
+    standard way here (`.` for decimals, ISO 8601, true and false). `has_zone` says that its times
+    had a time zone: the texts are what a clock there showed.
     """
 
     texts: pa.StringArray
     indices: NDArray[np.int32]
     plain: bool
+    has_zone: bool = False
 
 
 def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
@@ -48,7 +50,7 @@ def cells_of(array: pa.Array | pa.ChunkedArray, name: str) -> Cells:
         values = encoded.dictionary
     plain = not _is_text(values.type)
     indices = _indices(encoded, len(values))
-    return Cells(_texts(values, name), indices, plain)
+    return Cells(_texts(values, name), indices, plain, _has_zone(values.type))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -68,6 +70,10 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
+def _has_zone(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+
+
 def _indices(encoded: pa.DictionaryArray, null: int) -> NDArray[np.int32]:
     indices = encoded.indices
     if indices.null_count:
@@ -80,7 +86,7 @@ def _texts(values: pa.Array, name: str) -> pa.StringArray:
     if _is_text(kind):
         return _checked_text(values)
     try:
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
+        if _has_zone(kind):
             # What a clock of the column's zone shows, as CSV has it. UTC needs no list of zones.
             bare = values.cast(pa.timestamp(kind.unit))
             values = bare if kind.tz in ("UTC", "Z", "+00:00") else pc.local_timestamp(values)

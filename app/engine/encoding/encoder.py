@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from app.engine.files.layout import TableLayout
 from app.engine.rows import ProblemTally, RowProblem, quoted
 from app.engine.schema import Column, EntityColumn, PrivacyUnit, Schema
 from app.engine.schema.scale import Categories
+from app.engine.unicode_forms import difference, equals_in_another_form
 
 _MESSAGES = {
     Reason.MISSING: "a value is missing in a required column",
@@ -32,6 +33,8 @@ _REMEDIES = {
     Reason.UNREADABLE: "correct the cell or the field's type and format, or declare `undeclared`",
     Reason.UNDECLARED: "correct the cell, widen the dictionary, or declare `undeclared`",
 }
+
+_FORM_REMEDY = "write the text in the dictionary as the file does, or change it in the file"
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,22 @@ class EncodedBlock:
 
 
 @dataclass
+class OtherForms:
+    """Cells that equal a declared text only after Unicode normalisation, and how one differs."""
+
+    difference: str
+    cells: int = 0
+
+
+@dataclass
 class EncodeTotals:
     """Counts over all rows so far, for the custodian.
 
     `treated` counts cells by column and treatment (`other`, `null`, `clip`); `violations`
     counts kept rows that break each cross-column constraint, in the dictionary's order;
-    `not_text` counts the cells of each column that are not text in the file's encoding.
+    `not_text` counts the cells of each column that are not text in the file's encoding, `zoned`
+    those whose zone or offset was left out, and `other_forms` those that would be declared after
+    Unicode normalisation.
     """
 
     rows_read: int = 0
@@ -68,6 +81,8 @@ class EncodeTotals:
     treated: dict[str, Counter[str]] = field(default_factory=dict)
     violations: list[int] = field(default_factory=list)
     not_text: Counter[str] = field(default_factory=Counter)
+    zoned: Counter[str] = field(default_factory=Counter)
+    other_forms: dict[str, OtherForms] = field(default_factory=dict)
     problems: ProblemTally = field(default_factory=ProblemTally)
 
 
@@ -105,7 +120,7 @@ class Encoder:
         codes, numbers = {}, {}
         for column in self.schema.columns:
             cells = cells_of(block.column(bound[column.name]), column.name)
-            cells = cells if kept is None else Cells(cells.texts, cells.indices[kept], cells.plain)
+            cells = cells if kept is None else replace(cells, indices=cells.indices[kept])
             codes[column.name] = self._column(column, cells, kept, problems)
             if column.name in self.texts:
                 is_null = codes[column.name] == column.null_code
@@ -163,7 +178,11 @@ class Encoder:
         kept: NDArray[np.int64] | None,
         problems: list[RowProblem],
     ) -> NDArray[Any]:
-        meaning = self._readers[column.name].read(cells)
+        reader = self._readers[column.name]
+        meaning = reader.read(cells)
+        zoned = reader.zoned(cells, meaning)
+        if zoned.any():
+            self.totals.zoned[column.name] += int(zoned[cells.indices].sum())
         if meaning.reasons.any():
             codes = self._treat(column, cells, meaning, kept, problems)
         else:
@@ -187,6 +206,7 @@ class Encoder:
         not_text = meaning.reasons == Reason.NOT_TEXT
         if not_text.any():
             self.totals.not_text[column.name] += int(not_text[cells.indices].sum())
+        self._count_other_forms(column, cells, odd & ~not_text)
         treated = int((odd & ~rejected)[cells.indices].sum())
         # In a column with discovered values this count would be of all texts, and say nothing.
         if treated and column.discovers is None:
@@ -200,6 +220,19 @@ class Encoder:
         # A placeholder that fits the unsigned type of the column.
         codes[rejected] = 0
         return codes
+
+    def _count_other_forms(self, column: Column, cells: Cells, odd: NDArray[np.bool_]) -> None:
+        declared = self._readers[column.name].declared_texts
+        odd = odd.copy()
+        odd[-1] = False
+        odd[:-1] &= equals_in_another_form(cells.texts, declared)
+        rows = int(odd[cells.indices].sum())
+        if not rows:
+            return
+        text = cells.texts[int(np.argmax(odd))].as_py()
+        told = difference(text, declared.to_pylist()) or ""
+        found = self.totals.other_forms.setdefault(column.name, OtherForms(told))
+        found.cells += rows
 
     def _list(
         self,
@@ -223,20 +256,31 @@ class Encoder:
         for row in rows[np.concatenate([np.sort(first), others])[: group.room]]:
             index = int(cells.indices[row])
             cell = cells.texts[index].as_py() if index < len(cells.texts) else ""
+            message, remedy = self._wording(field_, reason, cell)
             number = self.totals.rows_read + int(row if kept is None else kept[row]) + 1
             offset = 2 if self._layout is None else self._layout.first_record
             problem = RowProblem(
                 row=number,
                 record=number + offset - 1,
                 column=field_.name,
-                message=_MESSAGES[reason].format(
-                    cell=quoted(shown(cell)), type=field_.type, encoding=self._encoding
-                ),
-                remedy=_REMEDIES.get(reason) or _encoding_remedy(field_, cell),
+                message=message,
+                remedy=remedy,
                 cause=reason.name.lower(),
             )
             problems.append(problem)
             group.examples.append(problem)
+
+    def _wording(self, field_: Column | EntityColumn, reason: Reason, cell: str) -> tuple[str, str]:
+        """The message and the remedy for a cell."""
+        message = _MESSAGES[reason].format(
+            cell=quoted(shown(cell)), type=field_.type, encoding=self._encoding
+        )
+        if isinstance(field_, Column):
+            declared = self._readers[field_.name].declared_texts
+            form = difference(cell, declared.to_pylist())
+            if form is not None:
+                return f"{message}: {form}", _FORM_REMEDY
+        return message, _REMEDIES.get(reason) or _encoding_remedy(field_, cell)
 
     @property
     def _encoding(self) -> str:

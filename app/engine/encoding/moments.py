@@ -30,6 +30,7 @@ _MARKS = {
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]+)?)?"
 _OFFSET = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_ZONED = r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)?[+-][0-9]{2}:?[0-9]{2})Z?$"
 _MIDNIGHT = rf"(?:[T ]00:00(?::00(?:\.0+)?)?{_OFFSET})?Z?"
 # RE2, the regular expressions of Arrow, accepts a backslash only before these characters.
 _ASCII_MARK = re.compile(r"[!-/:-@\[-`{-~]")
@@ -63,6 +64,11 @@ def ticks(
         places[fits] = found[fits]
         readable |= fits
     return places, readable
+
+
+def have_zone(texts: pa.StringArray) -> NDArray[np.bool_]:
+    """Which of the texts that `ticks` reads as ISO 8601 have a Z or an offset, shape (texts,)."""
+    return np.asarray(pc.match_substring_regex(texts, _ZONED))
 
 
 def _pattern(form: str) -> str:

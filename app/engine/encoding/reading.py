@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.engine.encoding.cells import Cells, trimmed
-from app.engine.encoding.moments import Years, ticks
+from app.engine.encoding.moments import Years, have_zone, ticks
 from app.engine.escapes import has_escapes
 from app.engine.schema.column import Column, TextFormat
 from app.engine.schema.scale import Categories, Linear
@@ -75,6 +75,25 @@ class CellReader:
         codes[is_missing] = -1 if null is None else null
         reasons[is_missing] = Reason.MISSING if null is None else Reason.NONE
         return Meaning(codes, reasons)
+
+    def zoned(self, cells: Cells, meaning: Meaning) -> NDArray[np.bool_]:
+        """Which cells are a date or time whose zone or offset was left out, shape (texts + 1,)."""
+        found = np.zeros(len(cells.texts) + 1, bool)
+        if self.column.type not in ("date", "datetime"):
+            return found
+        if cells.has_zone:
+            found[:-1] = True
+        elif not cells.plain and not self.column.text_format.formats:
+            found[:-1] = have_zone(trimmed(cells.texts))
+        return found & np.isin(meaning.reasons, (Reason.NONE, Reason.UNDECLARED))
+
+    @cached_property
+    def declared_texts(self) -> pa.StringArray:
+        """The texts that a cell of the column can match."""
+        if self.column.type == "boolean":
+            form = self._form
+            return pa.array([*form.true_values, *form.false_values], pa.string())
+        return self._spelled if self.column.type == "string" else pa.array([], pa.string())
 
     @cached_property
     def _form(self) -> TextFormat:

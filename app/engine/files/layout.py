@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.engine.escapes import shown
+from app.engine.escapes import likely_encoding, shown
 from app.engine.rows import TableError, refuse
 from app.engine.schema import Schema
 from app.engine.schema.column import LeftOut
+from app.engine.unicode_forms import difference
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class TableLayout:
         exactly, nearly = self._places
         found = exactly.get(name) or nearly.get(name.strip(), [])
         if not found:
-            raise refuse("the file has no column of this name", self._remedy(), name)
+            raise self._missing(name)
         if len(found) > 1:
             raise refuse(
                 f"the file has {len(found)} columns of this name",
@@ -101,8 +102,22 @@ class TableLayout:
             )
         return found[0]
 
-    def _remedy(self) -> str:
-        if any(shown(name) != name for name in self.names):
+    def _missing(self, name: str) -> TableError:
+        message = "the file has no column of this name"
+        forms = (difference(each, [name]) for each in self.names)
+        form = next(filter(None, forms), None)
+        if form is None:
+            return refuse(message, self._remedy(name), name)
+        remedy = "write the name in the dictionary as the file does, or change it in the file"
+        return refuse(f"{message}: {form}", remedy, name)
+
+    def _remedy(self, name: str) -> str:
+        odd = [each for each in self.names if shown(each) != each]
+        for each in odd:
+            likely = likely_encoding(each, [name])
+            if likely is not None and likely[1].strip() == name.strip():
+                return f'declare the file\'s "encoding": in {likely[0]} the header has this name'
+        if odd:
             return f"declare the file's `encoding`: its header is not {self.encoding} text"
         if len(self.names) == 1:
             return "correct the name, or the file's `delimiter`: the header was read as one column"

@@ -192,7 +192,7 @@ class Order:
     def place(self, column: Column, point: NDArray[Any]) -> NDArray[Any]:
         """The place of a column whose span contains a point."""
         if self.has_days and column.type == "date":
-            return np.floor_divide(point, DAY_SECONDS)
+            return np.asarray(np.floor_divide(point, DAY_SECONDS))
         return point
 
     def falls(self, before: NDArray[Any], after: NDArray[Any]) -> Mask:
