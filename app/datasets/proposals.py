@@ -12,7 +12,15 @@ import pyarrow as pa
 from app.datasets.report import file_wire
 from app.datasets.schemas import FileOut, ProposalNoteOut, ProposalOut
 from app.datasets.staging import StagedFile, StagingArea
-from app.engine.files import FileOptions, TableError, TableReader, open_table, with_guesses
+from app.engine.files import (
+    OPEN_ENCODING,
+    FileOptions,
+    Guesses,
+    TableError,
+    TableReader,
+    open_table,
+    with_guesses,
+)
 from app.engine.importers import (
     import_domain,
     import_nist,
@@ -56,9 +64,9 @@ def from_table(
     """A proposal from a staged table. Raises `Invalid` for a file that is not a table."""
     with staging.reader(staged) as file:
         try:
-            options, notes = with_guesses(file, options)
+            guessed = with_guesses(file, options)
             file.seek(0)
-            reader = open_table(file, options)
+            reader = open_table(file, guessed.options)
             blocks = FirstBlocks(reader)
             found = propose(blocks, missing, has_header=reader.layout.has_header)
             if not blocks.rows:
@@ -67,24 +75,32 @@ def from_table(
             faults = [_fault(problem) for problem in error.problems]
             raise Invalid("The file cannot be read as a table.", errors=faults) from None
     detected = file_wire(reader.report)
-    detected["notes"] = [*notes, *detected["notes"]]
+    detected["notes"] = [*guessed.notes, *detected["notes"]]
     guesses = [ProposalNoteOut(**asdict(note)) for note in found.notes]
     if blocks.is_cut:
         guesses.insert(0, ProposalNoteOut(pointer="/file", message=_read_in_part(blocks.rows)))
+    if guessed.question is not None:
+        at = "/file_options/encoding"
+        guesses.insert(0, ProposalNoteOut(pointer=at, message=guessed.question))
     return ProposalOut(
         schema=found.schema,
         unit=found.unit,
         notes=guesses,
         file=FileOut(**detected),
-        file_options=_declared(options, reader),
+        file_options=_declared(guessed, reader),
     )
 
 
-def _declared(options: FileOptions, reader: TableReader) -> dict[str, Any]:
-    """The options with which a dataset reads the file as the proposal did."""
+def _declared(guessed: Guesses, reader: TableReader) -> dict[str, Any]:
+    """The options with which a dataset reads the file as the proposal did.
+
+    An open question stands in them as such, so that a dataset cannot be declared without an answer.
+    """
     report = reader.report
     found = {"format": report.format, "encoding": report.encoding, "delimiter": report.delimiter}
-    return {**{key: value for key, value in found.items() if value}, **options.to_wire()}
+    declared = {key: value for key, value in found.items() if value}
+    declared |= guessed.options.to_wire()
+    return declared if guessed.question is None else declared | {"encoding": OPEN_ENCODING}
 
 
 class FirstBlocks:

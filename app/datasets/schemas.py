@@ -388,5 +388,6 @@ class ProposalOut(BaseModel):
     file: FileOut | None = Field(description="The detected form of the file, if one was sent.")
     file_options: dict[str, Any] | None = Field(
         description="What to declare as `file` with the dataset, so that it reads the file as the"
-        " proposal did. Guesses from rows, which `file` notes, count nowhere else: check them."
+        " proposal did. Guesses from rows, which `file` notes, count nowhere else: check them. An"
+        " `encoding` of `?` is a question to you: the first of the `notes` has the choices."
     )

@@ -139,22 +139,43 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_a_guess_of_a_proposal_is_noted_and_given_as_what_to_declare(office: Office) -> None:
-    text = "sexo;renta\n" + "niño;1,5\nseñora;2,5\n" * 30
+    text = "naam;leeftijd\n" + "Müller;15\nBjörk;25\n" * 30
     answer = office.custodian.call(
         "POST", "/dictionaries/proposals", content=text.encode("latin-1")
     ).json()
     assert answer["file_options"] == {"format": "csv", "encoding": "cp1252", "delimiter": ";"}
-    assert "niño" in answer["file"]["notes"][0]
-    assert answer["schema"]["fields"][0]["constraints"]["enum"] == ["niño", "señora"]
+    assert "Müller" in answer["file"]["notes"][0]
+    assert answer["schema"]["fields"][0]["constraints"]["enum"] == ["Björk", "Müller"]
+    assert not any("encoding" in note["pointer"] for note in answer["notes"])
 
 
-def test_a_choice_between_encodings_that_differ_is_the_custodians(office: Office) -> None:
-    text = "пол,возраст\n" + "мужчина,30\nженщина,40\n" * 30
-    answer = office.custodian.call("POST", "/dictionaries/proposals", content=text.encode("koi8-r"))
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
-    assert 'koi8-r reads "пол"' in error["message"]
-    assert error["remedy"] == "declare `encoding`"
+@pytest.mark.parametrize(
+    ("encoding", "text", "readings"),
+    [
+        ("latin-1", "sexo,renta\n" + "niño,15\nseñora,25\n" * 30,
+         ['cp1252 reads "niño", "señora"', 'cp1250 reads "nińo", "seńora"']),
+        ("cp1250", "miasto,wiek\n" + "Łódź,30\nŻywiec,40\n" * 30,
+         ['cp1252 reads "£ódŸ"', 'cp1250 reads "Łódź"']),
+        ("koi8-r", "пол,возраст\n" + "мужчина,30\nженщина,40\n" * 30,
+         ['koi8-r reads "пол", "мужчина", "женщина"', 'cp1251 reads "РПМ"']),
+    ],
+)  # fmt: skip
+def test_encodings_that_fit_and_differ_are_an_open_question(
+    office: Office, encoding: str, text: str, readings: list[str]
+) -> None:
+    content = text.encode(encoding)
+    answer = office.custodian.call("POST", "/dictionaries/proposals", content=content).json()
+    question = answer["notes"][0]
+    assert question["pointer"] == "/file_options/encoding"
+    for reading in readings:
+        assert reading in question["message"]
+    # It cannot be declared as it is, and the answer closes the question.
+    refused = office.custodian.declare(spec(file=answer["file_options"]))
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/file/encoding"]
+    again = f"/dictionaries/proposals?encoding={encoding}"
+    closed = office.custodian.call("POST", again, content=content).json()
+    assert closed["file_options"]["encoding"] == encoding
+    assert not any("encoding" in note["pointer"] for note in closed["notes"])
 
 
 @pytest.mark.parametrize(

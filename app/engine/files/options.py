@@ -28,6 +28,8 @@ _NO_FILE_ENCODINGS = {
     "utf-7",
 }
 _MARKS = (("delimiter", None), ("quote", '"'), ("comment", None))
+# Stands in a proposal for an encoding that only the custodian can know, and is refused.
+OPEN_ENCODING = "?"
 MOST_HEADER_ROWS = 10
 MOST_SKIPPED_ROWS = 10_000
 DEFAULT_MOST_BYTES = 64 * 2**30
@@ -109,7 +111,13 @@ def _check_choices(given: Mapping[str, Any], log: ProblemLog) -> None:
         if key in given and given[key] not in choices:
             log.add("unknown choice", f"use one of {', '.join(choices)}", key)
     encoding = given.get("encoding")
-    if encoding is not None and not (isinstance(encoding, str) and _is_text_encoding(encoding)):
+    if encoding == OPEN_ENCODING:
+        log.add(
+            "the encoding is an open question of the proposal",
+            "declare the one that reads the texts rightly; the proposal's notes show them",
+            "encoding",
+        )
+    elif encoding is not None and not (isinstance(encoding, str) and _is_text_encoding(encoding)):
         log.add("unknown encoding", "use a name such as utf-8, latin-1 or cp1252", "encoding")
     if not isinstance(given.get("header", True), bool):
         log.add("`header` is true or false", "choose one", "header")
