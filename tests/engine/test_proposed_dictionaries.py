@@ -196,6 +196,14 @@ def test_the_unit_is_who_is_protected_not_where_they_were() -> None:
     assert "role" not in proposal.schema["fields"][0]
 
 
+def test_the_note_on_a_bound_says_how_many_rows_a_few_long_histories_lose() -> None:
+    rows = [f"p{n},A" for n in range(99)] + ["p99,A"] * 101
+    proposal = read("person_id,town", *rows)
+    assert proposal.unit == {"kind": "entity", "column": "person_id", "max_rows": 1}
+    (note,) = (note.message for note in proposal.notes if note.pointer == "/unit")
+    assert "at least 95 % of them, and 100 of the 200 rows" in note
+
+
 def test_ids_that_never_repeat_are_left_out_and_rows_are_the_unit() -> None:
     lines = ["nr,age", *(f"{7_000_000 + 13 * n},{n % 90}" for n in range(300))]
     proposal = read(*lines)

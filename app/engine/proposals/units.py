@@ -21,12 +21,16 @@ _LONG = 7
 
 @dataclass(frozen=True)
 class Ids:
-    """A column of ids: how many there are, in how many rows, and the bound that keeps most rows."""
+    """A column of ids: how many there are, in how many rows, and a proposed bound.
+
+    `max_rows` keeps all rows of most ids, and `kept_rows` of the rows.
+    """
 
     distinct: int
     rows: int
     most_rows: int
     max_rows: int
+    kept_rows: int
 
     @property
     def repeats(self) -> bool:
@@ -46,7 +50,9 @@ def ids_of(name: str, seen: Evidence) -> Ids | None:
     if not is_unique and not (repeats and _is_sure(name, seen)):
         return None
     usual = int(np.quantile(each, 0.95, method="higher"))
-    return Ids(distinct, rows, int(each.max()), round_up(usual))
+    bound = round_up(usual)
+    kept = int(np.minimum(each, bound).sum())
+    return Ids(distinct, rows, int(each.max()), bound, kept)
 
 
 def _may_be_ids(name: str, seen: Evidence) -> bool:
