@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import os
 import sqlite3
@@ -18,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app import backup
 from app.database import Database, format_time
+from app.datasets.master_key import require_master_key
 from app.datasets.models import DatasetRow
 from app.engine import strict_json
 from app.engine.adapters import virtualenvs
@@ -36,6 +38,7 @@ from app.security import operator
 from app.security.bootstrap import BadAdminKey
 from app.security.service import roles_of
 from app.settings import Settings
+from app.signing import keys as signing_keys
 from app.storage.encryption import BadMasterKey, Keyring, WrongMasterKey
 
 # Read by `rotate-master-key` alone.
@@ -356,6 +359,11 @@ def _add_rotation(commands: Commands) -> None:
         " service first",
     )
     rotate.set_defaults(command=_rotate)
+    sign = commands.add_parser(
+        "rotate-signing-key",
+        help="sign bundles and certificates with a new key; the old one's public half is kept",
+    )
+    sign.set_defaults(command=_rotate_signing)
 
 
 def _rotate(parsed: argparse.Namespace) -> int:
@@ -368,6 +376,17 @@ def _rotate(parsed: argparse.Namespace) -> int:
     with _store() as database:
         number = rotate(database, Keyring(settings), Keyring(new))
     print(f"{number} keys are wrapped under the new master key: start the service with it.")
+    return DONE
+
+
+def _rotate_signing(parsed: argparse.Namespace) -> int:
+    del parsed
+    settings = Settings()
+    with _store() as database:
+        require_master_key(database, settings)
+        with database.write() as session:
+            made = signing_keys.rotate(session, Keyring(settings))
+    print(f"{made.id} signs from now on: {base64.b64encode(made.public).decode()}")
     return DONE
 
 

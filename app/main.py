@@ -27,6 +27,7 @@ from app.routers import (
     errors,
     grants,
     health,
+    keys,
     ledger,
     principals,
     releases,
@@ -39,6 +40,7 @@ from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
 from app.security.bootstrap import announce_admin
 from app.settings import Settings, get_settings
+from app.signing import keys as signing_keys
 from app.storage.encryption import Keyring
 
 # What runs in parallel to the application, from its start to its end, and tells how it is.
@@ -95,6 +97,7 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
         synthesizers,
         grants,
         principals,
+        keys,
         health,
         docs,
     ):
@@ -117,6 +120,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     )
     marks = await anyio.to_thread.run_sync(Marks.of, database, app.state.keyring)
     marks.follow(database)
+    await anyio.to_thread.run_sync(signing_keys.prepare, database, app.state.keyring)
     await anyio.to_thread.run_sync(announce_admin, database, settings)
     # Before the first request: an erasure that was interrupted must be complete.
     await anyio.to_thread.run_sync(_finish_erasures, database, settings)

@@ -66,7 +66,7 @@ GUARDED = {
     },
     "idempotency": {"body_hash": "under the store's request key"},
     "secrets": {"value": "under the master key"},
-    "signing_keys": {"private": "under the master key"},
+    "signing_keys": {},
 }
 
 

@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.datasets.models import DatasetRow
 from app.datasets.recognition import CONTENT_KEY
 from app.idempotency import REQUEST_KEY
 from app.ledger.marks import MARK_KEY
+from app.signing.models import SigningKeyRow
 from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
 from app.storage.secrets import is_wrapped
 
-# Names of the store's own keys.
+# Names of the store's own keys, beside those that sign.
 STORE_KEYS = (CONTENT_KEY, REQUEST_KEY, MARK_KEY)
 
 
@@ -59,4 +60,5 @@ def keys(session: Session) -> Iterator[WrappedKey]:
 
 def store_keys(session: Session) -> list[SecretRow]:
     """The store's own keys that there are, wrapped or not."""
-    return list(session.scalars(select(SecretRow).where(SecretRow.name.in_(STORE_KEYS))))
+    own = or_(SecretRow.name.in_(STORE_KEYS), SecretRow.name.in_(select(SigningKeyRow.id)))
+    return list(session.scalars(select(SecretRow).where(own)))

@@ -69,6 +69,7 @@ TAGS = [
     },
     {"name": "grants", "description": "Which analysts may use a dataset, and how much of it."},
     {"name": "principals", "description": "Who uses the service, their API keys, the audit log."},
+    {"name": "signing", "description": "What bundles and certificates are verified with."},
     {"name": "health", "description": "For operators; no key needed."},
     {"name": "problems", "description": "What each type of error means; no key needed."},
 ]

@@ -46,7 +46,6 @@ def upgrade() -> None:
         "signing_keys",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("public", sa.LargeBinary(), nullable=False),
-        sa.Column("private", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("retired_at", sa.String(27), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_keys")),

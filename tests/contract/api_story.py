@@ -331,6 +331,7 @@ class Teller:
         doomed = self.dataset({**SPEC, "name": "doomed"}, None)
         self.ask("erase_dataset", "DELETE", f"/v1/datasets/{doomed}")
         self.ask("list_audit", "GET", "/v1/audit?limit=5")
+        self.ask("list_signing_keys", "GET", "/v1/keys/signing")
         self.ask("get_health", "GET", "/healthz")
         self.ask("get_readiness", "GET", "/readyz")
         self.ask("get_metrics", "GET", "/metrics")
