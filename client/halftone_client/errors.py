@@ -31,7 +31,8 @@ import httpx
 Amounts = Mapping[str, Decimal]
 """Epsilon, rho or delta by name, exact."""
 
-_PROBLEMS_SHOWN = 5
+_GROUPS_SHOWN = 20
+_EXAMPLES_SHOWN = 2
 
 
 class HalftoneError(Exception):
@@ -61,7 +62,8 @@ class JobFailed(HalftoneError):
 class UploadRejected(JobFailed):
     """The table was not taken; `report` is the ingest report. Not private: for the custodian.
 
-    `record` is the dataset, which still awaits a table that can be taken.
+    `record` is the dataset, which still awaits a table that can be taken. The text has the problems
+    by column and cause, the most frequent first, with their number and a few examples.
     """
 
     def __init__(self, record: Mapping[str, Any], report: Mapping[str, Any]) -> None:
@@ -69,11 +71,22 @@ class UploadRejected(JobFailed):
         count = report["problem_count"]
         noun = "problem" if count == 1 else "problems"
         lines = [f"{record['id']} is {record['state']}: {count} {noun}"]
-        for problem in report["problems"][:_PROBLEMS_SHOWN]:
-            places = [f"{name} {problem[name]}" for name in ("row", "column") if problem[name]]
-            where = ", ".join(places) + ": " if places else ""
-            lines.append(f"  {where}{problem['message']} ({problem['remedy']})")
+        groups = report["problem_groups"]
+        for group in groups[:_GROUPS_SHOWN]:
+            lines += _group_lines(group)
+        if len(groups) > _GROUPS_SHOWN:
+            lines.append(f"  and {len(groups) - _GROUPS_SHOWN} more columns or causes")
         super().__init__("\n".join(lines), record)
+
+
+def _group_lines(group: Mapping[str, Any]) -> list[str]:
+    """A line for the problems of one column and cause, and one for each example."""
+    where = "" if group["column"] is None else f"column {group['column']}, "
+    lines = [f"  {where}{group['cause'].replace('_', ' ')}: {group['count']}"]
+    for example in group["examples"][:_EXAMPLES_SHOWN]:
+        row = "" if example["row"] is None else f"row {example['row']}: "
+        lines.append(f"    {row}{example['message']} ({example['remedy']})")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

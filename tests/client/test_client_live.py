@@ -97,7 +97,7 @@ def test_a_table_is_brought_to_a_dataset_that_awaits_it(custodian: Halftone, tmp
     faulty, sound = tmp_path / "faulty.csv", tmp_path / "sound.jsonl"
     faulty.write_text("size,kind\n3,c\n")
     table(80).to_json(sound, orient="records", lines=True)
-    with pytest.raises(halftone_client.UploadRejected, match="row 1, column kind"):
+    with pytest.raises(halftone_client.UploadRejected, match=r"kind, undeclared: 1\n    row 1: "):
         custodian.put_data(empty, faulty)
     assert custodian.put_data(empty, sound).state == "ready"
     assert custodian.ingest_report(empty)["rows"] == 80

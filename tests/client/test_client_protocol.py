@@ -443,23 +443,32 @@ def test_a_table_put_by_itself_names_its_length_and_format(call, tmp_path):
     assert script.bodies == [b"packed"]
 
 
-def test_a_rejected_table_raises_with_rows_and_columns(call):
+def rejection(count: int, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    examples = [example for group in groups for example in group["examples"]]
+    return {
+        "state": "rejected",
+        "problem_count": count,
+        "problems": examples,
+        "problem_groups": groups,
+    }
+
+
+def group(column: str | None, cause: str, count: int, rows: list[int | None]) -> dict[str, Any]:
+    examples = [
+        {"row": row, "record": row, "column": column, "message": f"is {cause}", "remedy": "mend it"}
+        for row in rows
+    ]
+    return {"column": column, "cause": cause, "count": count, "examples": examples}
+
+
+def test_a_rejected_table_raises_with_its_problems_by_column_and_cause(call):
     rejected = httpx.Response(200, json={**READY, "state": "rejected"})
-    fault = {
-        "row": 3,
-        "record": 4,
-        "column": "fare",
-        "message": "not a number",
-        "remedy": "mend it",
-    }
-    cut_off = {
-        "row": None,
-        "record": None,
-        "column": None,
-        "message": "cut off",
-        "remedy": "resend",
-    }
-    report = {"state": "rejected", "problem_count": 7, "problems": [fault, cut_off]}
+    groups = [
+        group("fare", "not_text", 120, [3, 5, 8]),
+        group("pay", "undeclared", 1, [3]),
+        group(None, "file", 1, [None]),
+    ]
+    report = rejection(122, groups)
     script = Script(
         httpx.Response(202, json={**READY, "state": "ingesting"}),
         rejected,
@@ -468,11 +477,24 @@ def test_a_rejected_table_raises_with_rows_and_columns(call):
     with pytest.raises(halftone_client.UploadRejected) as caught:
         call(script, "upload", SPEC, b"a\n")
     assert str(caught.value).splitlines() == [
-        "ds_1 is rejected: 7 problems",
-        "  row 3, column fare: not a number (mend it)",
-        "  cut off (resend)",
+        "ds_1 is rejected: 122 problems",
+        "  column fare, not text: 120",
+        "    row 3: is not_text (mend it)",
+        "    row 5: is not_text (mend it)",
+        "  column pay, undeclared: 1",
+        "    row 3: is undeclared (mend it)",
+        "  file: 1",
+        "    is file (mend it)",
     ]
-    assert caught.value.report["problems"][0] == fault
+    assert caught.value.report["problem_groups"] == groups
+
+
+def test_a_rejection_of_very_many_columns_tells_how_many_it_leaves_out():
+    groups = [group(f"c{place}", "missing", 2, [1]) for place in range(23)]
+    error = halftone_client.UploadRejected(halftone_client.Dataset(READY), rejection(46, groups))
+    assert str(error).splitlines()[-1] == "  and 3 more columns or causes"
+    assert "c19" in str(error)
+    assert "c20" not in str(error)
 
 
 def test_a_sample_is_downloaded_as_a_frame(call):
