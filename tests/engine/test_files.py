@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import KeysView
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.escapes import shown
-from app.engine.files import FileOptions, RowProblem, TableError, TableReader, open_table
+from app.engine.files import FileOptions, RowProblem, TableError, TableReader, json_rows, open_table
 from app.engine.files.limits import MOST_COLUMNS
 from app.engine.schema import SchemaError
 
@@ -390,3 +391,26 @@ def test_wide_parquet_is_read_in_smaller_batches() -> None:
     cells = [block.num_rows * block.num_columns for block in opened(stream.getvalue())]
     assert len(cells) > 1
     assert max(cells) <= 2**24
+
+
+def test_a_line_that_may_be_a_comment_is_held_within_bounds() -> None:
+    """A small compressed file can be one endless line."""
+    endless = b"a,b\n" + b"x" * (8 << 20)
+    with pytest.raises(TableError) as raised:
+        list(opened(endless, comment="#"))
+    assert "a line is longer than" in str(raised.value)
+
+
+def test_blank_lines_of_json_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small compressed file can be a thousand million of them."""
+    parsed: list[bytes] = []
+    keys = json_rows._keys
+
+    def counted(text: bytes) -> KeysView[str]:
+        parsed.append(text)
+        return keys(text)
+
+    monkeypatch.setattr(json_rows, "_keys", counted)
+    reader = opened(b'{"a": 1}\n' + b"\n \n" * 100 + b'{"b": 2}\n')
+    assert reader.layout.names == ("a", "b")
+    assert len(parsed) == 2

@@ -411,3 +411,37 @@ def _texts(values: list[bytes | None], kind: pa.DataType) -> pa.Array:
     """A column of any bytes: writers of Parquet do not check that text is UTF-8."""
     binary = pa.array(values, pa.large_binary() if kind == pa.large_string() else pa.binary())
     return binary if kind == pa.binary() else binary.view(kind)
+
+
+@pytest.mark.parametrize("first", [b"7\n", b"7,\n", b"7,8\n", b"7,8,\n", b",\n", b'""\n'])
+@pytest.mark.parametrize("others", [b"1,\n\n2,\n\n\n3,\n", b"1\n\n2\n", b"1,2\n3,4\n"])
+def test_a_first_row_without_a_header_changes_no_other(first: bytes, others: bytes) -> None:
+    """It says how many columns there are, and so whether a blank line is a row."""
+    schema = Schema.parse(
+        {
+            "fields": [
+                {
+                    "name": "shift",
+                    "type": "integer",
+                    "column": 1,
+                    "constraints": {"minimum": 0, "maximum": 20},
+                    "undeclared": "null",
+                }
+            ]
+        }
+    )
+
+    def codes(data: bytes) -> list[int] | None:
+        found: list[int] = []
+        try:
+            reader = open_table(io.BytesIO(data), FileOptions(header=False), schema.names)
+            encoder = Encoder(schema, PrivacyUnit.parse({"kind": "row"}), reader.layout)
+            for block in reader:
+                found += encoder.encode(block).codes["shift"].tolist()
+        except TableError:
+            return None
+        return found
+
+    base, changed = codes(others), codes(first + others)
+    assert base is not None
+    assert changed is None or changed[1:] == base

@@ -17,7 +17,8 @@ from app.engine.rows import MOST_LISTED, RowProblem, TableError, refuse
 def read_delimited(chunks: Iterator[bytes], dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Batches of dictionary-encoded text, without header. `chunks` are UTF-8 data rows alone.
 
-    A delimiter at the end of a row adds no cell. In a table of one column a blank line is a row
+    Under a header, a delimiter at the end of a row adds no cell. Without one the first row says how
+    many cells there are, and all rows have as many. In a table of one column a blank line is a row
     without a value, otherwise it is none. Raises `TableError`: at the end, with every row of
     another width (pieces from the first such row on are not handed out), or at once where nothing
     more can be read.
@@ -40,6 +41,9 @@ class _Table:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._width = len(dialect.names)
+        # Without a header, a short first row could otherwise pass for a table of fewer columns, in
+        # which the other rows end with a delimiter, and blank lines are rows.
+        self._may_end_empty = dialect.header_rows > 0
         # Cells that the rows of the last piece had too many: a delimiter at the end makes one.
         self._surplus = 0
         self._rows = 0
@@ -47,7 +51,7 @@ class _Table:
 
     def read(self, piece: bytes) -> pa.RecordBatch:
         """The rows of the table's width; the others become problems."""
-        for surplus in (self._surplus, 1 - self._surplus):
+        for surplus in (self._surplus, 1 - self._surplus) if self._may_end_empty else (0,):
             batch = self._uniform(piece, surplus)
             if batch is not None:
                 self._surplus = surplus
@@ -118,7 +122,8 @@ class _Table:
         return [record for record in records if record]
 
     def _fits(self, row: list[str]) -> bool:
-        return len(row) == self._width or (len(row) == self._width + 1 and not row[-1])
+        is_trailing = self._may_end_empty and len(row) == self._width + 1 and not row[-1]
+        return len(row) == self._width or is_trailing
 
     def _width_problem(self, number: int, row: list[str]) -> RowProblem:
         names, actual, expected = self._dialect.names, len(row), self._width

@@ -15,6 +15,8 @@ from app.engine.rows import TableError, refuse
 
 CHUNK_BYTES = 1 << 20
 SNIFFED_BYTES = 1 << 20
+# Of a file with comments; a record may be as long.
+LONGEST_LINE_BYTES = 1 << 20
 # The start of a ZIP archive names its first file.
 SNIFFED_MAGIC_BYTES = 256
 _MAGIC: tuple[tuple[bytes, Compression], ...] = (
@@ -198,11 +200,18 @@ def _ended(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def without_comments(text: Iterator[bytes], mark: str) -> Iterator[bytes]:
-    """UTF-8 text without the lines that start with the mark."""
+    """UTF-8 text without the lines that start with the mark.
+
+    Raises `TableError` for a line that would take more memory than a record may.
+    """
     start, rest = mark.encode(), b""
     for chunk in text:
         lines = (rest + chunk).splitlines(keepends=True)
         rest = lines.pop() if lines else b""
         yield b"".join(line for line in lines if not line.startswith(start))
+        if len(rest) > LONGEST_LINE_BYTES:
+            raise refuse(
+                f"a line is longer than {LONGEST_LINE_BYTES} bytes", "break it into several"
+            )
     if not rest.startswith(start):
         yield rest
