@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.database import Database
 from app.engine.privacy.loss import Charge
 from app.integrity.ledgers import verify
+from app.integrity.put_back import end_unfinished
 from app.ledger import repository
 from app.ledger.entries import AccountSuspended, append
 from app.ledger.marks import Mark, Marks, behind
@@ -50,6 +51,9 @@ def _charge_forgotten(session: Session, marks: Marks, account: AccountRow, reaso
         raise Conflict(f"Account {account.id} has not fallen behind its high-water mark.")
     if not verify(session, account.id).ok:
         raise Conflict(f"The ledger of {account.id} has other faults: run `halftone verify`.")
+    if not account.suspended:
+        # No start has found it yet.
+        end_unfinished(session)
     forgotten = Charge(
         _within(mark.spent_primary, account.spent_primary, account.cap_primary),
         _within(mark.spent_delta, account.spent_delta, account.cap_delta),

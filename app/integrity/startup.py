@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from app.database import Database
 from app.datasets import damage
 from app.integrity.ledgers import missing_accounts, verify, verify_all
+from app.integrity.put_back import end_unfinished
 from app.ledger import repository
-from app.ledger.marks import Mark, Marks, heads
+from app.ledger.marks import Mark, Marks, behind, heads
 from app.ledger.verification import Verification
+from app.problems import Unavailable
 from app.security import audit
 
 log = logging.getLogger("halftone.ledger")
@@ -21,7 +23,8 @@ log = logging.getLogger("halftone.ledger")
 
 def check_ledgers(database: Database, marks: Marks | None = None) -> tuple[Verification, ...]:
     """Suspend the accounts whose ledger is not intact or does not reach its high-water mark; reopen
-    those that are intact again.
+    those that are intact again. Where one is newly found behind its mark, all releases that have
+    not ended fail.
 
     The rest of the service works as before: a suspended account admits no release, and
     `/readyz` says so. Returns what is not intact.
@@ -39,8 +42,12 @@ def check_ledgers(database: Database, marks: Marks | None = None) -> tuple[Verif
     for account_id in missing:
         log.error("account %s has a high-water mark, and is not in the store", account_id)
     if marks is not None and not broken and not missing:
-        with database.write() as session:
-            marks.compact(heads(session))
+        try:
+            with database.write() as session:
+                marks.compact(heads(session))
+        except (OSError, Unavailable) as error:
+            # A service on a full disk must start, so that something can be erased.
+            log.error("the high-water marks could not be written anew: %s", error)
     return broken
 
 
@@ -54,6 +61,8 @@ def check_datasets(database: Database) -> list[str]:
 
 def _settle(database: Database, account_ids: list[str], recorded: Mapping[str, Mark]) -> None:
     with database.write() as session:
+        if not behind(session, recorded).keys().isdisjoint(account_ids):
+            end_unfinished(session)
         for account_id in account_ids:
             # Verified again under the write lock: the account may have changed since the first
             # look.

@@ -158,7 +158,7 @@ def main(settings: Settings, *, supervised: bool = False) -> None:
     database = Database(settings.url, busy_timeout_s=settings.busy_timeout_s)
     require_master_key(database, settings)
     if not supervised:
-        _seal(database, settings)
+        _prepare(database, settings)
     chores = contextlib.nullcontext() if supervised else Housekeeping(database, settings, OUTCOMES)
     host = ChildHost(settings)
     host.keep_warm()
@@ -174,11 +174,16 @@ def _migrate(settings: Settings) -> None:
     migrate.to_head(settings.url)
 
 
-def _seal(database: Database, settings: Settings) -> None:
+def _prepare(database: Database, settings: Settings) -> None:
     # Imported here, as above.
     from app.integrity.sealing import prepare_secrets
+    from app.integrity.startup import check_ledgers
+    from app.ledger.marks import Marks
 
-    prepare_secrets(database, Keyring(settings))
+    keyring = Keyring(settings)
+    prepare_secrets(database, keyring)
+    # It may start before a server: what waits in a store that was put back must not run again.
+    check_ledgers(database, Marks.of(database, keyring))
 
 
 def warm_up() -> None:

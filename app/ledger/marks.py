@@ -40,6 +40,8 @@ from app.storage.secrets import kept_secret, secret
 MARK_KEY = "mark-key"
 # In a session's `info`: a list of what its unit of work lengthened.
 LENGTHENED = "lengthened chains"
+# What a column of the store can hold.
+_LARGEST = 2**63 - 1
 
 log = logging.getLogger("halftone.ledger")
 
@@ -113,7 +115,9 @@ class Marks:
                 # A line that a full disk or a crash cut off must not take this one with it.
                 if size_bytes and os.pread(descriptor, 1, size_bytes - 1) != b"\n":
                     text = b"\n" + text
-                os.write(descriptor, text)
+                # A full disk may take a part of it, and refuse only the rest.
+                while text:
+                    text = text[os.write(descriptor, text) :]
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -139,9 +143,9 @@ class Marks:
             try:
                 wire = json.loads(line)
                 signature = wire.pop("signature")
-                mark = Mark(**wire)
+                mark = _mark(wire)
             except (ValueError, TypeError, KeyError, AttributeError):
-                # A write that a power cut ended.
+                # A write that a power cut ended, or damaged bytes.
                 log.warning("line %d of %s cannot be read", number, self._path)
                 continue
             is_signed = self._key is None or hmac.compare_digest(
@@ -156,11 +160,26 @@ class Marks:
         assert self._key is not None
         partial = self._path.with_suffix(".marks.partial")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(mark.line(self._key) for mark in marks.values())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self._path)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.writelines(mark.line(self._key) for mark in marks.values())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self._path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _mark(wire: dict[str, Any]) -> Mark:
+    """Raises `TypeError` or `ValueError` where no mark was written so."""
+    mark = Mark(**wire)
+    amounts = (mark.entries, mark.spent_primary, mark.spent_delta)
+    if type(mark.account_id) is not str or any(type(each) is not int for each in amounts):
+        raise TypeError
+    if not all(0 <= each <= _LARGEST for each in amounts):
+        raise ValueError
+    return mark
 
 
 def _path(database: Database) -> Path:

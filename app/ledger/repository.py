@@ -200,11 +200,14 @@ def _charged(charge: Charge) -> dict[str, int]:
 
 
 def give_back(session: Session, account_id: str, charge: Charge) -> Head | None:
+    """Take a charge back from an open account; None, and nothing changed, if it is suspended."""
     return _moved(
         session,
         update(AccountRow.__table__)  # type: ignore[arg-type]
         .where(
             _accounts.id == account_id,
+            # No entry of any kind while suspended: its mark would stand for what was forgotten.
+            ~_accounts.suspended,
             _accounts.spent_primary >= charge.primary,
             _accounts.spent_delta >= charge.delta,
         )

@@ -218,6 +218,17 @@ def expire_worker(session: Session, worker: str) -> list[Ended]:
     return _take_away(list(session.scalars(held)))
 
 
+def abandon(session: Session, kind: Kind, detail: str) -> list[Ended]:
+    """End all jobs of a kind as failed, whether they wait or run; `detail` says why."""
+    going_on = JobRow.state.in_(("queued", *HELD))
+    ended = []
+    for job in session.scalars(select(JobRow).where(JobRow.kind == kind, going_on)):
+        _end(job, "failed")
+        job.private_detail = detail
+        ended.append(Ended(job.id, job.kind, job.subject_id, "failed"))
+    return ended
+
+
 def holders(session: Session) -> list[str]:
     """Names of the workers that hold a job."""
     held = select(JobRow.worker).where(JobRow.state.in_(HELD)).distinct()

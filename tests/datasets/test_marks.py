@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from app.engine.privacy.loss import Charge
 from app.integrity.acknowledgement import acknowledge
 from app.integrity.ledgers import verify_all
 from app.integrity.startup import check_ledgers
+from app.integrity.store import problems
 from app.jobs.executors import executors
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
@@ -29,6 +32,7 @@ from app.ledger.entries import append
 from app.ledger.marks import Marks, behind, heads
 from app.ledger.models import LedgerRow
 from app.problems import Conflict
+from app.queue import jobs
 from app.sandbox.child import ChildHost
 from app.storage.encryption import Keyring
 
@@ -257,3 +261,120 @@ def test_an_account_that_the_store_has_forgotten_is_acknowledged(
     assert cli.main(command) == cli.DONE
     assert cli.main(["verify", "--ledgers-only"]) == cli.DONE
     assert cli.main(command) != cli.DONE
+
+
+@dataclass
+class Waiting:
+    """A folder whose store was put back to when its only release waited; it ran since then."""
+
+    folder: Path
+    release: str
+    dataset: str
+    custodian: tuple[str, str]
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Office, Person]]:
+        with open_office(self.folder) as office:
+            yield office, Person(office.http, *self.custodian)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Waiting:
+    with open_office(tmp_path) as office:
+        by = office.custodian
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        body = {"synthesizer": "independent", "guarantee": {"epsilon": "2"}, "rows": 5}
+        asked = by.call("POST", f"/datasets/{dataset}/releases", json=body).json()["id"]
+        office.database.checkpoint(patience_s=5)
+        shutil.copy(office.database.path, tmp_path / "backup")
+        office.claim()
+        assert release(by, dataset, "1") == 202
+        path = office.database.path
+        key = by.headers["Authorization"].removeprefix("Bearer ")
+    shutil.copy(tmp_path / "backup", path)
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)
+    return Waiting(tmp_path, asked, dataset, (by.id, key))
+
+
+def test_a_release_that_waits_in_an_earlier_store_is_not_run_again(waiting: Waiting) -> None:
+    """It may have run since: other noise for the same charge would be a second loss."""
+    with waiting.opened() as (office, by):
+        (account,) = started(office)
+        assert by.get(f"/releases/{waiting.release}").json()["state"] == "failed"
+        with office.database.write() as session:
+            assert jobs.claim(session, "worker", 60) is None
+        acknowledge(office.database, marks_of(office), account, "the disk was replaced")
+        assert spent(by, waiting.dataset) == "3"
+        assert by.call("POST", f"/releases/{waiting.release}/cancel").status_code == 409
+        with office.database.read() as session:
+            assert not list(problems(session))
+
+
+def test_a_refund_lets_no_earlier_store_pass(waiting: Waiting) -> None:
+    """An account that is suspended gets no entry, whose mark would hide what was forgotten."""
+    with waiting.opened() as (office, by):
+        with office.database.read() as session:
+            (account,) = repository.account_ids(session)
+        with office.database.write() as session:
+            repository.suspend(session, account, suspended=True)
+        answer = by.call("POST", f"/releases/{waiting.release}/cancel").json()
+        assert (answer["state"], answer["refunded"]) == ("cancelled", False)
+        assert started(office) == [account]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"entries": "5"}, {"entries": 10**30}, {"spent_primary": None}, {"account_id": ["ac"]}],
+    ids=str,
+)
+def test_a_damaged_line_is_left_out(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """It must keep no service from starting."""
+    with open_office(tmp_path) as office:
+        office.uploaded()
+        path = office.database.path.with_suffix(".marks")
+        mark = json.loads(path.read_text().splitlines()[-1])
+        with path.open("a") as file:
+            file.write(json.dumps(mark | changed) + "\n")
+        assert started(office) == []
+
+
+def test_a_start_needs_no_room_for_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service on a full disk starts, so that something can be erased; its marks stay."""
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_office(tmp_path) as office:
+        office.uploaded()
+        before = marks_of(office).read()
+        with monkeypatch.context() as full:
+            full.setattr(os, "fsync", is_full)
+            assert started(office) == []
+        assert marks_of(office).read() == before
+        assert "could not be written" in caplog.text
+        assert not list(office.settings.data.glob("*.partial"))
+
+
+def test_a_mark_that_was_cut_off_by_a_full_disk_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A write of a part of a line raises nothing by itself."""
+    whole = os.write
+
+    def part(descriptor: int, data: bytes) -> int:
+        if len(data) < 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(descriptor, data[: len(data) // 2])
+
+    with open_office(tmp_path) as office:
+        dataset = office.uploaded(budget={"epsilon": 10, "delta": 0})["id"]
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", part)
+            assert release(office.custodian, dataset, "1") == 202
+        assert "could not be written" in caplog.text
+        assert release(office.custodian, dataset, "1") == 202
+        (mark,) = marks_of(office).read().values()
+        assert mark.entries == 3
