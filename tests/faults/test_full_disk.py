@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from forge import SPEC, Forge, Forked, Served, eventually, forge
+from httpx import Response
 from stored import Store
 
 DISK_BYTES = 64 * 1024**2
@@ -84,15 +85,14 @@ def disk(made: Forge) -> Disk:
     return Disk(made.data)
 
 
-def upload(served: Served, rows: int) -> tuple[int, dict[str, str]]:
-    """Declare a dataset and send its table; status and body of the last answer."""
-    declared = served.http.post("/v1/datasets", json=WIDE)
-    if declared.status_code != 201:
-        return declared.status_code, declared.json()
+def declare(served: Served) -> str:
+    return str(served.http.post("/v1/datasets", json=WIDE).json()["id"])
+
+
+def send(served: Served, dataset: str, rows: int) -> Response:
     # Other numbers each time, or the table would be recognised; they compress badly.
     table = "number\n" + "".join(f"{secrets.randbits(31)}\n" for _ in range(rows))
-    sent = served.http.put(f"/v1/datasets/{declared.json()['id']}/data", content=table.encode())
-    return sent.status_code, sent.json()
+    return served.http.put(f"/v1/datasets/{dataset}/data", content=table.encode())
 
 
 def is_ready(served: Served, dataset: str) -> bool:
@@ -114,8 +114,10 @@ def test_a_disk_that_fills_up_refuses_and_waits_and_loses_nothing(
         gone = served.add_dataset()
         # Accepted with room for the file, then no room for the table.
         worker.stop()
-        status, waiting = upload(served, 200_000)
-        assert status == 202
+        sent = send(served, declare(served), 200_000)
+        assert sent.status_code == 202
+        waiting = sent.json()
+        declared = declare(served)
         disk.leave(ROOM_TO_CLAIM_BYTES)
         worker = made.work()
         found = partial(has_found_no_room, worker, store, waiting["id"])
@@ -126,15 +128,12 @@ def test_a_disk_that_fills_up_refuses_and_waits_and_loses_nothing(
         worker.stop()
         disk.leave(0)
         refused = [
-            served.http.put(f"/v1/datasets/{dataset}/data", content=b"colour,size,old\n"),
+            send(served, declared, 5_000),
             served.ask(dataset, key=f"full-{number}"),
             served.http.delete(f"/v1/datasets/{gone}"),
             served.http.get("/readyz"),
         ]
-        status, body = upload(served, 5_000)
-        assert status in (503, 507)
-        assert body["type"] in FULL
-        for answer in refused[1:]:
+        for answer in refused:
             assert answer.status_code in (503, 507), answer.text
             assert answer.json()["type"] in FULL
             assert int(answer.headers["Retry-After"]) > 0
@@ -148,7 +147,10 @@ def test_a_disk_that_fills_up_refuses_and_waits_and_loses_nothing(
         answer = served.ask(dataset, key=f"full-{number}")
         assert served.ended(answer.json()["id"])["state"] == "succeeded"
         assert store.spent(dataset) == store.charged(dataset) == (number * 10**12, 0)
-        for erased in (gone, waiting["id"]):
+        assert served.get(f"/datasets/{declared}")["state"] == "awaiting_data"
+        assert send(served, declared, 500).status_code == 202
+        eventually(partial(is_ready, served, declared), "the refused upload, sent again")
+        for erased in (gone, waiting["id"], declared):
             assert served.http.delete(f"/v1/datasets/{erased}").status_code == 200
             assert not store.rows("SELECT 1 FROM chunks WHERE collection = ?", erased)
         ready = served.http.get("/readyz")
