@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access import permission
 from app.access.permission import Access
-from app.datasets import private_facts
+from app.datasets import private_facts, recognition
 from app.datasets.delta import Note, notes
 from app.datasets.models import DatasetRow
 from app.datasets.schemas import CustodianFacts, DatasetOut, NoteOut, OwnGrantOut, State
@@ -60,5 +60,7 @@ def _facts(session: Session, keyring: Keyring, row: DatasetRow) -> CustodianFact
 
 
 def _notes(session: Session, row: DatasetRow) -> list[Note]:
+    if row.state == "erased":
+        return []
     account = None if row.account_id is None else session.get(AccountRow, row.account_id)
-    return [] if row.state == "erased" else notes(row.id, row.schema, account)
+    return [*notes(row.id, row.schema, account), *recognition.warnings(session, row)]

@@ -16,13 +16,17 @@ from sqlalchemy.orm import Session
 
 from app.database import now
 from app.datasets import repository
+from app.datasets.delta import Note
 from app.datasets.models import DatasetRow
+from app.engine.json_pointer import pointer
 from app.ledger.accounts import has_charges
 from app.storage.encryption import Keyring
 from app.storage.secrets import secret
 
 CONTENT_KEY = "content-key"
 COMPARISON_WINDOW = timedelta(days=1)
+# How many earlier datasets are looked through for one of the same columns.
+_MOST_LOOKED_AT = 50
 
 
 class NotAccepted(Exception):
@@ -69,6 +73,35 @@ def recognise(
     if dataset.visibility == "public":
         return []
     return _take_over(session, [other for other in same if not other.closed])
+
+
+def warnings(session: Session, dataset: DatasetRow) -> list[Note]:
+    """What may close when this dataset becomes ready, told before it does.
+
+    From dictionaries, ledgers and grants: nothing is known yet of the table.
+    """
+    waits = dataset.state in ("awaiting_data", "ingesting", "rejected") and not dataset.closed
+    if dataset.visibility != "private" or dataset.new_population is not None or not waits:
+        return []
+    for older in repository.closable(session, dataset, _MOST_LOOKED_AT):
+        if _columns(older) == _columns(dataset):
+            return [_may_close(older)]
+    return []
+
+
+def _columns(dataset: DatasetRow) -> set[str]:
+    return {field["name"] for field in dataset.schema["fields"]}
+
+
+def _may_close(older: DatasetRow) -> Note:
+    return Note(
+        pointer("budget"),
+        f"Your dataset {older.id} has the same columns, and nothing was charged to its budget. If"
+        " the table is the same too, every dataset on that budget is closed when this one is"
+        " ready.",
+        f'To keep it, create a dataset with "shares_budget_with": "{older.id}" instead, or, if'
+        ' these are other people, with "new_population": {"reason": "..."}.',
+    )
 
 
 def _limit_comparisons(session: Session, dataset: DatasetRow, most: int) -> None:

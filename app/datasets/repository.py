@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, func, or_, select, true
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.datasets.models import ComparisonRow, DatasetRow
-from app.ledger.models import GrantRow
+from app.ledger.models import AccountRow, GrantRow
 from app.queue.models import JobRow
 from app.storage.models import ChunkRow
 from app.storage.sealed import is_sealed
@@ -30,6 +30,34 @@ def same_content(session: Session, dataset: DatasetRow, content_hmac: str) -> li
             .order_by(DatasetRow.created_at, DatasetRow.id)
         )
     )
+
+
+def closable(session: Session, dataset: DatasetRow, most: int) -> list[DatasetRow]:
+    """The owner's open private datasets whose accounts are neither charged nor granted to anybody,
+    newest first, without those of the dataset's own account; at most so many."""
+    other = aliased(DatasetRow)
+    granted = (
+        select(GrantRow.id)
+        .join(other, other.id == GrantRow.dataset_id)
+        .where(other.account_id == DatasetRow.account_id, GrantRow.state == "active")
+        .exists()
+    )
+    query = (
+        select(DatasetRow)
+        .join(AccountRow, AccountRow.id == DatasetRow.account_id)
+        .where(
+            *_of_other_accounts(dataset),
+            DatasetRow.visibility == "private",
+            DatasetRow.state == "ready",
+            DatasetRow.closed.is_(False),
+            AccountRow.spent_primary == 0,
+            AccountRow.spent_delta == 0,
+            ~granted,
+        )
+        .order_by(DatasetRow.created_at.desc(), DatasetRow.id)
+        .limit(most)
+    )
+    return list(session.scalars(query))
 
 
 def has_erased(session: Session, dataset: DatasetRow) -> bool:

@@ -172,7 +172,7 @@ class NoteOut(BaseModel):
     """Something about the declaration that its custodian should know."""
 
     pointer: str = Field(description="The field of the declaration that it is about.")
-    message: str = Field(description="What will not work.")
+    message: str = Field(description="What will not work, or what will happen.")
     remedy: str = Field(description="The call that mends it.")
 
 
@@ -193,8 +193,9 @@ class CustodianFacts(BaseModel):
     erased_at: Moment | None = Field(description="When it was erased (UTC).")
     notes: list[NoteOut] = Field(
         default_factory=list,
-        description="What the declaration asks for and its account does not allow: columns whose"
-        " values are discovered need delta.",
+        description="What the declaration asks for and its account does not allow (columns whose"
+        " values are discovered need delta), and which earlier dataset is closed if the table"
+        " that comes is the same.",
     )
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from office import CSV, ENTITY, ENTITY_SCHEMA, Office, Person, open_office, public_spec, spec
+from office import (
+    CSV,
+    ENTITY,
+    ENTITY_SCHEMA,
+    SCHEMA,
+    Office,
+    Person,
+    open_office,
+    public_spec,
+    spec,
+)
 from sqlalchemy import select
 
 from app import quota
@@ -73,6 +83,38 @@ def test_while_nothing_was_charged_the_newer_dataset_closes_the_older(office: Of
     assert (newer["state"], closed(office, newer)) == ("ready", False)
     assert closed(office, older)
     assert office.custodian.report(newer["id"])["closed_datasets"] == [older["id"]]
+
+
+def test_what_may_close_is_told_before_it_does(office: Office) -> None:
+    """To the custodian alone, and from the columns: nothing is known yet of the table."""
+    older = office.uploaded(CSV)
+    assert older["custodian"]["notes"] == []
+    newer = office.custodian.declare().json()
+    (note,) = newer["custodian"]["notes"]
+    assert (note["pointer"], older["id"] in note["message"]) == ("/budget", True)
+    assert older["id"] in note["remedy"]
+    assert not closed(office, older)
+    for kept in (
+        spec(budget=None, shares_budget_with=older["id"]),
+        spec(new_population={"reason": "another town"}),
+        spec(schema={"fields": SCHEMA["fields"][:1]}),
+    ):
+        assert office.custodian.declare(kept).json()["custodian"]["notes"] == []
+    other = office.person(is_custodian=True)
+    assert other.declare().json()["custodian"]["notes"] == []
+    office.custodian.put(newer["id"], CSV)
+    office.work()
+    assert closed(office, older)
+    assert office.custodian.dataset(newer["id"])["custodian"]["notes"] == []
+
+
+def test_what_cannot_close_is_not_warned_of(office: Office) -> None:
+    """An equal table is rejected then, and says so."""
+    charged = office.uploaded(CSV)
+    charge(office, charged)
+    granted = office.uploaded(CSV + "3,Cash\n")
+    assert grant(office, granted, office.person(is_analyst=True)) == 201
+    assert office.custodian.declare().json()["custodian"]["notes"] == []
 
 
 def test_other_content_closes_nothing(office: Office) -> None:
