@@ -27,7 +27,7 @@ from app.engine.table import generator
 
 ROWS = 20_000
 EPSILONS = (1, 10, 100)
-METHODS: tuple[Synthesizer[Any], ...] = (Independent(), Histogram())
+METHODS: tuple[Synthesizer, ...] = (Independent(), Histogram())
 Codes = NDArray[np.int64]
 Table = tuple[dict[str, Any], Codes]
 
@@ -86,7 +86,7 @@ def distance(real: Codes, drawn: Codes) -> float:
     return float(np.abs(histograms[0] - histograms[1]).sum() / 2 / ROWS)
 
 
-def released(method: Synthesizer[Any], table: Table, epsilon: float, seed: int) -> Codes:
+def released(method: Synthesizer, table: Table, epsilon: float, seed: int) -> Codes:
     field, codes = table
     source = ArraySource(Schema.parse({"fields": [field]}), PrivacyUnit("row"), {"x": codes})
     loss = PrivacyLoss.zcdp(rho_for(int(epsilon * 10**12), 10**12))

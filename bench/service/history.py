@@ -53,7 +53,7 @@ def copy_samples(store: Path, sample_id: str, first: int, last: int) -> None:
 
 
 def measure(numbers: list[int], rounds: int) -> list[tuple[int, list[float]]]:
-    form = {
+    form: dict[str, tuple[str | None, str | bytes, str]] = {
         "spec": (None, json.dumps(SPEC), "application/json"),
         "file": ("table.csv", TABLE, "text/csv"),
     }

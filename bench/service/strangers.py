@@ -52,8 +52,8 @@ def measure(connections: int) -> dict[str, float]:
                 )
             while time.monotonic() < begun + WATCHED_S and selector.get_map():
                 for key, events in selector.select(0.1):
+                    assert isinstance(key.fileobj, socket.socket)
                     each, rest = key.fileobj, key.data
-                    assert isinstance(each, socket.socket)
                     try:
                         if events & selectors.EVENT_READ:
                             said = each.recv(65536)
