@@ -80,7 +80,7 @@ def test_an_entitys_rows_share_what_was_charged(monkeypatch: pytest.MonkeyPatch)
     orders = []
 
     def watched(order: synthesizer.Order, cells: Any, columns: Any) -> bytes:
-        orders.append(order.told)
+        orders.append(order.guarantee)
         return original(order, cells, columns)
 
     original = synthesizer.Order.request
