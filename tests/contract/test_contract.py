@@ -63,7 +63,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         }
         finished = subprocess.run(
             [
-                *(sys.executable, "-m", "schemathesis.cli", "run", f"{live.url}/openapi.json"),
+                *(sys.executable, "-m", "schemathesis.cli"),
+                *("--config-file", str(HERE / "schemathesis.toml")),
+                *("run", f"{live.url}/openapi.json"),
                 *("--header", f"Authorization: Bearer {ADMIN_KEY}"),
                 *("--checks", ",".join(CHECKS)),
                 *("--phases", "examples,coverage,fuzzing"),

@@ -1,6 +1,7 @@
 """Propagation and estimation against Private-PGM, where the package `mbi` is installed.
 
 Nearly all of the time goes into compiling its programs: half a second for each random model.
+Eight are enough: `test_estimation.py` compares two hundred with brute force.
 """
 
 from __future__ import annotations
@@ -18,13 +19,25 @@ from app.engine.inference.junction_tree import JunctionTree
 from app.engine.inference.model import GraphicalModel
 from app.engine.inference.propagation import Propagation
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    jax = pytest.importorskip("jax")
-    jax.config.update("jax_enable_x64", True)
-    mbi = pytest.importorskip("mbi")
-
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def jax() -> Any:
+    """Imported by the process that runs this file: each of the others would take a second too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        jax = pytest.importorskip("jax")
+        jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+@pytest.fixture(scope="module")
+def mbi(jax: Any) -> Any:
+    del jax
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("mbi")
 
 
 def potentials_of(
@@ -40,7 +53,9 @@ def potentials_of(
     return shape, factors, propagation, rng.normal(0, 2, propagation.length)
 
 
-def variable_elimination(vector: Any, wanted: list[tuple[str, ...]]) -> list[np.ndarray]:
+def variable_elimination(
+    jax: Any, mbi: Any, vector: Any, wanted: list[tuple[str, ...]]
+) -> list[np.ndarray]:
     """All marginals by one program, compiled without passes that take longer than they gain."""
 
     def answers(vector: Any) -> list[Any]:
@@ -50,8 +65,8 @@ def variable_elimination(vector: Any, wanted: list[tuple[str, ...]]) -> list[np.
     return [np.asarray(each) for each in jax.jit(answers, compiler_options=quick)(vector)]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_marginals_of_random_potentials_are_those_of_mbi(jax: Any, mbi: Any, seed: int) -> None:
     shape, factors, propagation, potentials = potentials_of(seed)
     propagation.run(potentials)
     model = GraphicalModel(propagation.tree, propagation.probabilities())
@@ -61,12 +76,12 @@ def test_marginals_of_random_potentials_are_those_of_mbi(seed: int) -> None:
         for axes, place in propagation.places.items()
     }
     wanted = [*factors, *list(combinations(shape, 2))[::4]]
-    theirs = variable_elimination(mbi.CliqueVector(domain, factors, tables), wanted)
+    theirs = variable_elimination(jax, mbi, mbi.CliqueVector(domain, factors, tables), wanted)
     for axes, their in zip(wanted, theirs, strict=True):
         assert np.abs(model.marginal(axes) - their).max() < 1e-6
 
 
-def test_a_fit_with_little_shrinkage_is_no_worse_than_that_of_mbi() -> None:
+def test_a_fit_with_little_shrinkage_is_no_worse_than_that_of_mbi(mbi: Any) -> None:
     rng = np.random.default_rng(0)
     shape = {"a": 3, "b": 4, "c": 2, "d": 3}
     whole = random_joint(rng, shape)
