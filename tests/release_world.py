@@ -83,14 +83,18 @@ class World:
         return self.client("custodian")
 
     def add_analyst(self, name: str) -> Client:
+        return self.add_person(name, "analyst")
+
+    def add_person(self, name: str, *roles: str) -> Client:
         key = new_key()
         with self.database.write() as session:
             person = PrincipalRow(
                 id=new_id("pr"),
                 name=name,
-                is_admin=False,
-                is_custodian=False,
-                is_analyst=True,
+                is_admin="admin" in roles,
+                is_custodian="custodian" in roles,
+                is_analyst="analyst" in roles,
+                is_auditor="auditor" in roles,
                 state="active",
                 created_at=now(),
             )
@@ -121,6 +125,7 @@ class World:
         dataset_id: str,
         who: str,
         *,
+        role: str = "analyst",
         show_budget: bool = False,
         epsilon: int | None = None,
         delta: int | None = None,
@@ -130,6 +135,7 @@ class World:
                 id=new_id("gr"),
                 dataset_id=dataset_id,
                 principal_id=self.principal_id(who),
+                role=role,
                 show_budget=show_budget,
                 cap_primary=epsilon,
                 cap_delta=delta,

@@ -16,7 +16,7 @@ from app.security.principals import Principal
 
 # Actions on their datasets that custodians may read as well. Others are for the admin alone, such
 # as matches of content, which would reveal that another custodian holds the same data.
-SHOWN_TO_CUSTODIANS = ("grant.", "budget.")
+SHOWN_TO_CUSTODIANS = ("grant.", "budget.", "release.")
 
 # Almost every request runs these, so they are built once.
 _OPENED = (

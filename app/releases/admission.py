@@ -168,6 +168,7 @@ def _charge(
         progress=0.0,
         stage="queued",
         refunded=False,
+        visibility="requester",
         ledger_sequence=booked.ledger_sequence,
         created_at=now(),
     )

@@ -106,6 +106,8 @@ class SampleRow(Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"))
+    # Who asked for it, and whose stored bytes it counts as.
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"))
     # rows | counts
     kind: Mapped[str] = mapped_column(String(8))
     # As requested; None stands for the noisy count until the sample is made.

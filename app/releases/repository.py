@@ -16,14 +16,13 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    true,
     union_all,
     update,
 )
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
-from app.ledger.models import AccountRow
+from app.ledger.models import AccountRow, GrantRow
 from app.pages import Place, created_after
 from app.queue.models import JobRow
 from app.releases.models import JournalRow, ReleaseRow, SampleRow
@@ -67,7 +66,7 @@ def dataset(session: Session, dataset_id: str) -> DatasetRow | None:
 def visible_release(
     session: Session, principal: Principal, release_id: str
 ) -> tuple[ReleaseRow, DatasetRow] | None:
-    """The release and its dataset, for the requester and the dataset's custodian."""
+    """The release and its dataset, for those who may see it."""
     found = session.execute(_visible(principal).where(ReleaseRow.id == release_id)).first()
     return None if found is None else (found[0], found[1])
 
@@ -169,12 +168,21 @@ def collections_of(session: Session, dataset_id: str) -> list[str]:
 
 
 def withdraw(session: Session, dataset_id: str) -> None:
-    """Delete what a dataset's releases published: certificates, journals and samples."""
+    """Delete what a dataset's releases published: certificates, journals and samples.
+
+    Nothing of them is left to share, so they are their requester's and the custodian's again.
+    """
     releases = select(ReleaseRow.id).where(ReleaseRow.dataset_id == dataset_id)
     session.execute(
         update(ReleaseRow)
         .where(ReleaseRow.dataset_id == dataset_id)
-        .values(certificate=null(), expected_errors=null(), statement=null())
+        .values(
+            certificate=null(),
+            expected_errors=null(),
+            statement=null(),
+            visibility="requester",
+            visibility_requested=None,
+        )
     )
     session.execute(delete(JournalRow).where(JournalRow.release_id.in_(releases)))
     session.execute(
@@ -226,14 +234,30 @@ def _visible(principal: Principal) -> Select[ReleaseRow, DatasetRow]:
     )
 
 
-# Part of every query, so that a release that is not the caller's looks like one that does not exist
-# (404, never 403).
+# Part of every query, so that a release that the caller may not see looks like one that does not
+# exist (404, never 403).
 def _sees(principal: Principal) -> ColumnElement[bool]:
-    own = ReleaseRow.principal_id == principal.id
-    custody = and_(
-        true() if principal.is_custodian else ~true(), DatasetRow.owner_id == principal.id
+    """Whether the principal sees a release with all that it published."""
+    seen = [ReleaseRow.principal_id == principal.id, ReleaseRow.visibility == "public"]
+    if principal.is_custodian:
+        seen.append(DatasetRow.owner_id == principal.id)
+    if principal.is_analyst:
+        seen.append(and_(ReleaseRow.visibility == "grantees", _granted(principal, "analyst")))
+    return or_(*seen)
+
+
+def _granted(principal: Principal, role: str) -> ColumnElement[bool]:
+    """Whether an active grant on the release's dataset gives the principal this role."""
+    return (
+        select(GrantRow.id)
+        .where(
+            GrantRow.dataset_id == ReleaseRow.dataset_id,
+            GrantRow.principal_id == principal.id,
+            GrantRow.role == role,
+            GrantRow.state == "active",
+        )
+        .exists()
     )
-    return or_(own, custody)
 
 
 def leftovers(session: Session, collection: str | None = None) -> list[str]:

@@ -10,10 +10,11 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import is_custodian_of
 from app.database import new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.constraints.stream import Repairs
-from app.problems import Conflict, Invalid, NotFound
+from app.problems import Conflict, Forbidden, Invalid, NotFound
 from app.queue import jobs
 from app.releases import repository
 from app.releases.models import ReleaseRow, SampleRow
@@ -65,6 +66,7 @@ def add_first(session: Session, release: ReleaseRow, made: Made) -> None:
     sample = SampleRow(
         id=first_id(release.id),
         release_id=release.id,
+        principal_id=release.principal_id,
         kind="rows",
         rows=None,
         seed=first_seed(release),
@@ -86,19 +88,32 @@ def visible(
     return found
 
 
+def deletable(session: Session, principal: Principal, sample_id: str) -> SampleRow:
+    """The sample, for who asked for it and the dataset's custodian.
+
+    Raises `Forbidden` for others who see it, who may be using it, and `NotFound` otherwise.
+    """
+    sample, _, dataset = visible(session, principal, sample_id)
+    if sample.principal_id != principal.id and not is_custodian_of(principal, dataset):
+        raise Forbidden("Only who asked for the sample and the dataset's custodian may do this.")
+    return sample
+
+
 def add(
     session: Session,
     release: ReleaseRow,
     *,
+    principal_id: str,
     kind: Kind,
     rows: int | None,
     seed: int | None,
     settings: Settings,
 ) -> SampleRow:
-    """Queue another sample of a release that has published its results."""
+    """Queue another sample of a release that has published its results, for who asks for it."""
     sample = SampleRow(
         id=new_id("sm"),
         release_id=release.id,
+        principal_id=principal_id,
         kind=kind,
         rows=rows,
         seed=new_seed() if seed is None else seed,
@@ -129,10 +144,10 @@ def check_rows(rows: int | None, most: int, settings: Settings) -> None:
 
 
 def check_room(session: Session, principal_id: str, settings: Settings) -> None:
-    """Raise `Conflict` where what the requester has stored takes all that is allowed."""
+    """Raise `Conflict` where what the caller has stored takes all that is allowed."""
     if owned_bytes(session, principal_id) >= settings.max_stored_bytes:
         raise Conflict(
-            f"The requester's tables, models and samples take {settings.max_stored_bytes} bytes,"
+            f"Your tables, models and samples take {settings.max_stored_bytes} bytes,"
             " the most allowed. Delete samples that are not needed any more."
         )
 
@@ -150,7 +165,7 @@ def _enqueue(session: Session, sample: SampleRow, release: ReleaseRow, settings:
 def started(session: Session, sample_id: str) -> None:
     """A worker claimed the sample's job."""
     sample = repository.sample(session, sample_id)
-    own(session, sample.id, repository.release(session, sample.release_id).principal_id)
+    own(session, sample.id, sample.principal_id)
     if sample.state == "queued":
         sample.state = "running"
 

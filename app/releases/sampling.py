@@ -52,10 +52,16 @@ def request(
     release, dataset = service.visible(session, principal, release_id)
     results.check_published(release)
     _check_form(form, release, dataset, settings)
-    # The requester's own limit, also when the custodian asks: the sample counts as theirs.
-    samples.check_room(session, release.principal_id, settings)
+    # The caller's own limit, whoever requested the release: the sample counts as theirs.
+    samples.check_room(session, principal.id, settings)
     sample = samples.add(
-        session, release, kind=form.kind, rows=form.rows, seed=form.seed, settings=settings
+        session,
+        release,
+        principal_id=principal.id,
+        kind=form.kind,
+        rows=form.rows,
+        seed=form.seed,
+        settings=settings,
     )
     remember(session, attempt, ACCEPTED, sample.id)
     return Accepted(sample.id, replayed=False)

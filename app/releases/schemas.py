@@ -16,6 +16,7 @@ from app.releases.samples import LARGEST_SEED
 
 ReleaseState = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
 SampleState = Literal["queued", "running", "succeeded", "failed"]
+Visibility = Literal["requester", "grantees", "public"]
 
 _RELEASE_ID = "rl_k3v9xq2mzt7hsd4nw8cb"
 _DATASET_ID = "ds_p6wqj3ytm8kz5hvc2nxd"
@@ -65,6 +66,17 @@ class SampleIn(Form):
         ge=0,
         le=LARGEST_SEED,
         description="The same seed gives the same rows; omitted: drawn by the service.",
+    )
+
+
+class VisibilityIn(Form):
+    """Who should see a release besides its requester and the dataset's custodian."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"visibility": "grantees"}]})
+
+    visibility: Visibility = Field(
+        description="`requester`: nobody else. `grantees`: every analyst with a grant on the"
+        " dataset. `public`: every principal of the service."
     )
 
 
@@ -193,6 +205,17 @@ class ReleaseOut(BaseModel):
     samples: list[SampleBrief] = Field(
         description="Its synthetic tables, oldest first, at most 100; the list of its samples has"
         " them all."
+    )
+    visibility: Visibility = Field(
+        description="Who sees it besides its requester and the dataset's custodian. `requester`:"
+        " nobody. `grantees`: every analyst with a grant on the dataset. `public`: every principal"
+        " of the service.",
+        examples=["requester"],
+    )
+    visibility_requested: Visibility | None = Field(
+        description="What its requester asked the custodian for; null once the custodian has"
+        " decided, and for everyone but these two.",
+        examples=[None],
     )
     refunded: bool = Field(
         description="Whether the charge was given back: only by a cancel before any worker "

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access.permission import is_custodian_of
 from app.database import now
 from app.datasets.models import DatasetRow
 from app.engine.method import ExpectedError
@@ -20,7 +21,7 @@ from app.engine.privacy.loss import Charge
 from app.engine.sandbox.protocol import expected_error_to_json
 from app.ledger import admission
 from app.ledger.entries import AccountSuspended
-from app.problems import Conflict, NotFound
+from app.problems import Conflict, Forbidden, NotFound
 from app.queue import jobs
 from app.releases import events, repository, samples
 from app.releases.models import ReleaseRow
@@ -45,9 +46,10 @@ class IllegalTransition(RuntimeError):
 def visible(
     session: Session, principal: Principal, release_id: str
 ) -> tuple[ReleaseRow, DatasetRow]:
-    """The release and its dataset, for its requester and the dataset's custodian.
+    """The release and its dataset, for those who may see it.
 
-    Raises `NotFound` for all others.
+    These are its requester, the dataset's custodian, and those it is shared with. Raises `NotFound`
+    for all others.
     """
     found = repository.visible_release(session, principal, release_id)
     if found is None:
@@ -106,9 +108,12 @@ def cancelled(session: Session, release_id: str, refunded: bool = False) -> None
 def cancel(session: Session, principal: Principal, release_id: str) -> ReleaseRow:
     """Stop a release; the charge is given back only if no worker ever claimed it.
 
-    Asking again changes nothing. Raises `Conflict` for a release that has finished.
+    Asking again changes nothing. Raises `Conflict` for a release that has finished, and `Forbidden`
+    for those whom it is only shared with.
     """
-    release, _ = visible(session, principal, release_id)
+    release, dataset = visible(session, principal, release_id)
+    if release.principal_id != principal.id and not is_custodian_of(principal, dataset):
+        raise Forbidden("Only the release's requester and the dataset's custodian may do this.")
     if release.state not in ("cancelling", "cancelled"):
         _stop(session, release, principal.id)
     if release.state not in ("cancelling", "cancelled"):

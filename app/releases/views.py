@@ -25,6 +25,7 @@ from app.releases.schemas import (
     SampleBrief,
     SampleOut,
     SampleState,
+    Visibility,
 )
 from app.security.principals import Principal
 from app.storage.encryption import Keyring
@@ -120,6 +121,7 @@ def _release(
         Charge(row.charge_primary, row.charge_delta),
         Accountant(account.accountant),
     )
+    custody = is_custodian_of(principal, dataset)
     return ReleaseOut(
         id=row.id,
         dataset_id=row.dataset_id,
@@ -141,12 +143,17 @@ def _release(
             SampleBrief(id=each.id, rows=each.rows, state=cast(SampleState, each.state))
             for each in samples
         ],
+        visibility=cast(Visibility, row.visibility),
+        # Between the requester and the custodian: others it does not concern.
+        visibility_requested=(
+            cast(Visibility | None, row.visibility_requested)
+            if custody or row.principal_id == principal.id
+            else None
+        ),
         refunded=row.refunded,
         failure=FAILURE if failed else None,
         private_detail=(
-            private_detail(session, keyring, dataset, row.id)
-            if failed and is_custodian_of(principal, dataset)
-            else None
+            private_detail(session, keyring, dataset, row.id) if failed and custody else None
         ),
         created_at=row.created_at,
         started_at=row.started_at,

@@ -15,7 +15,17 @@ from sqlalchemy.orm import Session
 from app.access.permission import open_dataset
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
-from app.releases import admission, choice, costing, events, repository, results, service, views
+from app.releases import (
+    admission,
+    choice,
+    costing,
+    events,
+    repository,
+    results,
+    service,
+    views,
+    visibility,
+)
 from app.releases.catalogue import Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
@@ -24,7 +34,14 @@ from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
 from app.releases.published import CertificateOut, MeasurementsOut, StatementOut
 from app.releases.refusals import HiddenRefusals
-from app.releases.schemas import PreflightOut, ProblemOut, ReleaseIn, ReleaseOut, ReleaseState
+from app.releases.schemas import (
+    PreflightOut,
+    ProblemOut,
+    ReleaseIn,
+    ReleaseOut,
+    ReleaseState,
+    VisibilityIn,
+)
 from app.routers.data import FILE_HEADERS, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
@@ -181,7 +198,8 @@ def list_releases(
     dataset: Annotated[str | None, Query(max_length=64, description="Of this dataset.")] = None,
     state: Annotated[ReleaseState | None, Query(description="In this state.")] = None,
 ) -> Page[ReleaseOut]:
-    """Your own releases, and as a custodian all releases of your datasets; newest first."""
+    """Your own releases, those shared with you, and as a custodian all releases of your datasets;
+    newest first."""
     rows = repository.visible_releases(
         session,
         principal,
@@ -212,13 +230,14 @@ def get_release(
     "/releases/{release_id}/cancel",
     operation_id="cancel_release",
     summary="Cancel a release",
-    responses=refusing(404, 409),
+    responses=refusing(403, 404, 409),
 )
 def cancel_release(
     release_id: ReleaseId, principal: Caller, session: WriteSession, keyring: KeyringDep
 ) -> ReleaseOut:
     """Stop the release; `refunded` says whether the charge was given back.
 
+    For its requester and the dataset's custodian.
     The charge is given back only if no worker ever claimed the release. A running one stops
     within seconds, keeps its charge and publishes nothing. Cancelling again changes nothing; for a
     finished release the response is 409.
@@ -226,6 +245,34 @@ def cancel_release(
     release = service.cancel(session, principal, release_id)
     _, dataset = service.visible(session, principal, release_id)
     return views.release(session, keyring, principal, release, dataset)
+
+
+@router.put(
+    "/releases/{release_id}/visibility",
+    operation_id="set_visibility",
+    summary="Who sees a release (custodian; its requester may ask)",
+    responses={
+        200: {"description": "Set by the custodian."},
+        202: {"model": ReleaseOut, "description": "Recorded as the requester's request."},
+        **refusing(403, 404, 409),
+    },
+)
+def set_visibility(
+    release_id: ReleaseId,
+    form: VisibilityIn,
+    principal: Caller,
+    session: WriteSession,
+    keyring: KeyringDep,
+    response: Response,
+) -> ReleaseOut:
+    """Share a release that succeeded, or take it back.
+
+    Those who see it list it, read what it published and take samples, which cost nothing. A request
+    stands in `visibility_requested` until the custodian sets a visibility, this one or another.
+    """
+    settled = visibility.put(session, principal, release_id, form.visibility)
+    response.status_code = 200 if settled.decided else 202
+    return views.release(session, keyring, principal, settled.release, settled.dataset)
 
 
 _STREAM: dict[int | str, dict[str, Any]] = {

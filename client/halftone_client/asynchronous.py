@@ -70,6 +70,7 @@ class AsyncHalftone:
     releases = _awaited(flows.releases.releases)
     get_release = _awaited(flows.releases.get_release)
     cancel = _awaited(flows.releases.cancel)
+    set_visibility = _awaited(flows.releases.set_visibility)
     sample = _awaited(flows.releases.sample)
     samples = _awaited(flows.releases.samples)
     get_sample = _awaited(flows.releases.get_sample)

@@ -72,6 +72,7 @@ class Halftone:
     releases = _blocking(flows.releases.releases)
     get_release = _blocking(flows.releases.get_release)
     cancel = _blocking(flows.releases.cancel)
+    set_visibility = _blocking(flows.releases.set_visibility)
     sample = _blocking(flows.releases.sample)
     samples = _blocking(flows.releases.samples)
     get_sample = _blocking(flows.releases.get_sample)

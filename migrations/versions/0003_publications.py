@@ -27,6 +27,17 @@ def upgrade() -> None:
     )
     op.add_column("releases", sa.Column("visibility_requested", sa.String(length=16)))
     op.add_column("releases", sa.Column("statement", sa.JSON()))
+    op.add_column("samples", sa.Column("principal_id", sa.String(length=32)))
+    # So far every sample counted as the requester's of its release, whoever had asked for it.
+    op.execute(
+        "UPDATE samples SET principal_id = (SELECT releases.principal_id FROM releases"
+        " WHERE releases.id = samples.release_id)"
+    )
+    with op.batch_alter_table("samples") as samples:
+        samples.alter_column("principal_id", existing_type=sa.String(length=32), nullable=False)
+        samples.create_foreign_key(
+            op.f("fk_samples_principal_id_principals"), "principals", ["principal_id"], ["id"]
+        )
     op.add_column(
         "grants",
         sa.Column("role", sa.String(length=16), nullable=False, server_default="analyst"),
@@ -86,6 +97,9 @@ def downgrade() -> None:
     op.drop_column("grants", "role")
     for name in _STATED:
         op.drop_column("grants", name)
+    with op.batch_alter_table("samples") as samples:
+        samples.drop_constraint(op.f("fk_samples_principal_id_principals"), type_="foreignkey")
+        samples.drop_column("principal_id")
     op.drop_column("releases", "statement")
     op.drop_column("releases", "visibility_requested")
     op.drop_column("releases", "visibility")

@@ -109,7 +109,8 @@ def test_the_public_surface_is_pinned():
         "get_sample", "grant", "grants", "import_dictionary", "ingest_report", "keys", "ledger",
         "make_report", "me", "measurements", "preflight", "principals", "propose_dictionary",
         "put_data", "release", "releases", "rename_dataset", "report", "revoke_grant",
-        "revoke_key", "sample", "samples", "save", "schema", "set_budget", "statement",
+        "revoke_key", "sample", "samples", "save", "schema", "set_budget", "set_visibility",
+        "statement",
         "synthesizer", "synthesizers", "upload", "verify_ledger", "wait",
     }  # fmt: skip
 
@@ -547,6 +548,15 @@ def test_a_further_sample_is_asked_for_with_its_seed(call):
     call(script, "sample", "rl_1", 50, seed=7, wait=False)
     assert json.loads(script.bodies[0]) == {"kind": "rows", "rows": 50, "seed": 7}
     assert script.keys()[0]
+
+
+def test_a_release_is_shared_by_one_request(call):
+    script = Script(httpx.Response(200, json=release("succeeded", visibility="grantees")))
+    made = call(script, "set_visibility", "rl_1", "grantees")
+    assert script.requests[0].method == "PUT"
+    assert script.requests[0].url.path == "/v1/releases/rl_1/visibility"
+    assert json.loads(script.bodies[0]) == {"visibility": "grantees"}
+    assert made["visibility"] == "grantees"
 
 
 def test_a_report_is_made_once_and_waited_for(call):

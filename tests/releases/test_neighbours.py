@@ -1,4 +1,4 @@
-"""P3: all that an analyst sees of two neighbouring datasets is the same, byte for byte.
+"""P3: all that others than the custodian see of two neighbouring datasets is the same bytes.
 
 The kernel's answers are the one thing that may differ. So both worlds run the whole service
 on real, different rows, with each answer replaced by one made from its question alone; then
@@ -8,7 +8,7 @@ every status, header and body must agree, up to ids of equal length and times.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,17 @@ from app.sandbox.child import ChildHost
 
 SEED = 4_000_000_000_000_000
 UNIT = {"kind": "entity", "column": "id", "max_rows": 2}
+
+PUBLISHED = (
+    "",
+    "/events",
+    "/measurements",
+    "/measurements?format=csv",
+    "/certificate",
+    "/statement",
+    "/samples",
+)
+SHARED_WITH = ("grantee", "stranger")
 
 EXACT: list[int] = []
 """Real rows of each report, in the order made: the custodian's."""
@@ -100,11 +111,11 @@ def upload(service: World, table: bytes, host: ChildHost) -> str:
     return dataset
 
 
-class Analyst:
-    """Asks as an analyst and keeps what came back."""
+class Reader:
+    """Asks as one person and keeps what came back."""
 
-    def __init__(self, service: World) -> None:
-        self._client = service.client("ana")
+    def __init__(self, service: World, who: str) -> None:
+        self._client = service.client(who)
         self.seen: list[Answer] = []
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
@@ -125,8 +136,8 @@ def _plain(seen: Any) -> Any:
 
 
 def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]) -> list[Answer]:
-    """Everything an analyst can do with a dataset."""
-    ana = Analyst(service)
+    """Everything an analyst can do with a dataset, and others with what is shared with them."""
+    ana, others = Reader(service, "ana"), [Reader(service, who) for who in SHARED_WITH]
     for part in (
         "",
         "/schema",
@@ -152,15 +163,7 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
             continue
         service.work(host)
         release = answer.json()["id"]
-        for part in (
-            "",
-            "/events",
-            "/measurements",
-            "/measurements?format=csv",
-            "/certificate",
-            "/statement",
-            "/samples",
-        ):
+        for part in PUBLISHED:
             ana.ask("GET", f"/v1/releases/{release}{part}")
         sample = ana.ask("POST", f"/v1/releases/{release}/samples", {"rows": 9, "seed": 3}).json()
         service.work(host)
@@ -168,6 +171,9 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
         report_beside(service, release, ana, host)
         for form in ("csv", "jsonl", "parquet"):
             ana.ask("GET", f"/v1/samples/{sample['id']}/data?format={form}")
+        share(service, release, ana, others)
+        if body.get("rows"):
+            sample_shared(service, release, others, host)
     fail()
     failing = ana.ask("POST", releases, wanted(guarantee={"epsilon": "0.1"})).json()["id"]
     service.work(host)
@@ -183,10 +189,33 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
         ana.ask("POST" if part == "/cancel" else "GET", f"/v1/releases/{failing}{part}")
     ana.ask("GET", "/v1/releases")
     ana.ask("GET", f"/v1/datasets/{dataset}/ledger")
-    return ana.seen
+    return [*ana.seen, *(answer for other in others for answer in other.seen)]
 
 
-def report_beside(service: World, release: str, ana: Analyst, host: ChildHost) -> None:
+def share(service: World, release: str, ana: Reader, others: Sequence[Reader]) -> None:
+    """What those read with whom the custodian shares a release, and its requester meanwhile."""
+    at, body = f"/v1/releases/{release}", {"visibility": "public"}
+    ana.ask("PUT", f"{at}/visibility", body)
+    assert service.custodian.request("PUT", f"{at}/visibility", json=body).status_code == 200
+    ana.ask("GET", at)
+    for other in others:
+        for part in (*PUBLISHED, "/report"):
+            other.ask("GET", f"{at}{part}")
+        other.ask("PUT", f"{at}/visibility", body)
+        other.ask("GET", "/v1/releases")
+
+
+def sample_shared(service: World, release: str, others: Sequence[Reader], host: ChildHost) -> None:
+    at = f"/v1/releases/{release}"
+    for other in others:
+        sample = other.ask("POST", f"{at}/samples", {"rows": 5, "seed": 4}).json()["id"]
+        service.work(host)
+        other.ask("GET", f"/v1/samples/{sample}")
+        other.ask("GET", f"/v1/samples/{sample}/data")
+        other.ask("DELETE", f"/v1/samples/{sample}")
+
+
+def report_beside(service: World, release: str, ana: Reader, host: ChildHost) -> None:
     """What the analyst reads while the custodian compares the release with the real rows."""
     at = f"/v1/releases/{release}/report"
     ana.ask("GET", at)
@@ -198,7 +227,7 @@ def report_beside(service: World, release: str, ana: Analyst, host: ChildHost) -
     EXACT.append(service.custodian.get(at).json()["exact"]["rows"]["real"])
 
 
-def test_an_analyst_cannot_tell_neighbours_apart(
+def test_nobody_but_the_custodian_can_tell_neighbours_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, details = [], []
@@ -207,9 +236,11 @@ def test_an_analyst_cannot_tell_neighbours_apart(
     for name, table in (("all", people(None)), ("but one", people("p17"))):
         with world(tmp_path / name, monkeypatch) as service:
             host = ChildHost(service.settings)
-            service.add_analyst("ana")
+            for who in ("ana", *SHARED_WITH):
+                service.add_analyst(who)
             dataset = upload(service, table, host)
             service.grant(dataset, "ana", show_budget=True)
+            service.grant(dataset, "grantee")
             monkeypatch.setattr("app.jobs.fit.Kernel", PublicAnswers)
 
             def fail() -> None:

@@ -19,7 +19,7 @@ from halftone_client.errors import Conflict
 from halftone_client.flows import waiting
 from halftone_client.flows.datasets import DatasetRef
 from halftone_client.progress import Report
-from halftone_client.protocol import Call, Flow, Pause, Service, Sink, Write, path_to
+from halftone_client.protocol import Body, Call, Flow, Pause, Service, Sink, Write, path_to
 from halftone_client.records import Preflight, Record, Release, Sample, id_of
 
 ReleaseRef = str | Release
@@ -92,7 +92,7 @@ def release(
 def releases(
     service: Service, dataset: DatasetRef | None = None, *, state: str | None = None
 ) -> Flow[list[Release]]:
-    """Your releases, and as a custodian all of your datasets; newest first.
+    """Your releases, those shared with you, and as a custodian all of your datasets; newest first.
 
     Those of one dataset, or in one state, if named.
     """
@@ -110,6 +110,21 @@ def cancel(service: Service, release: ReleaseRef) -> Flow[Release]:
     """Stop a release; `["refunded"]` says whether the charge was given back."""
     path = path_to("releases", id_of(release), "cancel")
     return Release((yield from service.post(path, None, makes=False)))
+
+
+def set_visibility(
+    service: Service,
+    release: ReleaseRef,
+    visibility: Literal["requester", "grantees", "public"],
+) -> Flow[Release]:
+    """Share a release with all analysts of its dataset, or with everyone on the service.
+
+    The dataset's custodian decides. If you requested the release, this asks the custodian: what
+    you want is in `["visibility_requested"]`.
+    """
+    path = path_to("releases", id_of(release), "visibility")
+    call = Call("PUT", path, Body(json={"visibility": visibility}))
+    return Release(wire.decode((yield from service.call(call))))
 
 
 def sample(
