@@ -206,6 +206,8 @@ def _version(point: EntryPoint) -> str:
     return point.dist.version if point.dist is not None else ""
 
 
+# Kept, for each built-in states it, and the metadata would be parsed for every one of them.
+@cache
 def _own_version() -> str:
     try:
         return version(DISTRIBUTION)
