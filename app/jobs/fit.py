@@ -25,7 +25,7 @@ from app.engine.privacy.source import CodeSource
 from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
 from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
-from app.engine.statements import KeptRows, Released, Statement, stated
+from app.engine.statements import KeptRows, Released, stated_and_pictured
 from app.engine.table import PublicTable
 from app.jobs.sampling import store_sample
 from app.ledger.entries import ledger_hash
@@ -36,6 +36,7 @@ from app.releases import repository, samples
 from app.releases import service as releases
 from app.releases.journal import StoredJournal
 from app.releases.models import ReleaseRow
+from app.releases.results import PICTURES
 from app.releases.samples import Made
 from app.sandbox.child import ChildHost, ChildUnusable
 from app.sandbox.process import ChildProcess
@@ -91,7 +92,12 @@ def _make(context: JobContext, host: ChildHost) -> None:
             kept.see,
         )
     context.progress(STATED, "stating")
-    statement = _statement(source.unit, journal, kept, made, expected)
+    statement, pictures = stated_and_pictured(
+        _released(source.unit, journal, kept, made, expected), context.check_cancelled
+    )
+    BlobStore(context.database).write(
+        admitted.release.id, PICTURES, [pictures.to_bytes()], unit=context.fenced
+    )
     certificate = admitted.certificate(source.unit, journal)
     # Certificate, sample and end in one transaction: nobody sees one without the others.
     with context.completing() as session:
@@ -225,23 +231,21 @@ def _fitted(
         raise
 
 
-def _statement(
+def _released(
     unit: PrivacyUnit,
     journal: StoredJournal,
     kept: KeptRows,
     made: Made,
     expected: Sequence[ExpectedError],
-) -> Statement:
-    """How good the release is, by its noisy answers and its sample: post-processing."""
-    return stated(
-        Released(
-            kept.schema,
-            unit,
-            [record.answer for record in measurements(journal.entries())],
-            kept.rows(entities=unit.kind == "entity"),
-            expected,
-            made.repairs.rows / max(made.rows, 1) if made.repairs is not None else 0.0,
-        )
+) -> Released:
+    """What the statement of how good the release is follows from: post-processing."""
+    return Released(
+        kept.schema,
+        unit,
+        [record.answer for record in measurements(journal.entries())],
+        kept.rows(entities=unit.kind == "entity"),
+        expected,
+        made.repairs.rows / max(made.rows, 1) if made.repairs is not None else 0.0,
     )
 
 

@@ -24,6 +24,8 @@ from app.releases.models import ReleaseRow
 from app.releases.rendering import parquet_pieces
 from app.releases.spelling import CsvStyle, csv_pieces
 
+# Name of the blob part with the pictures of its report, in the collection of a release.
+PICTURES = "pictures"
 _ROWS_AT_ONCE = 2**16
 _LISTS = ("columns", "cell")
 # Raise it when the same answers are written differently, so that ETags change.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import HTMLResponse
 
 from app.idempotency import Attempt
 from app.releases import service as releases
-from app.reports import service, views
+from app.reports import page, service, views
 from app.reports.schemas import ReportOut
 from app.routers.dependencies import (
     Caller,
@@ -66,11 +67,22 @@ def request_report(
     return views.report(session, database, settings, principal, release, dataset)
 
 
+_REPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The report.",
+        "model": ReportOut,
+        "content": {"text/html": {"schema": {"type": "string"}}},
+    },
+    **refusing(404, 409),
+}
+
+
 @router.get(
     "/releases/{release_id}/report",
     operation_id="get_report",
     summary="The report of a release",
-    responses=refusing(404, 409),
+    response_model=None,
+    responses=_REPORT,
 )
 def get_report(
     release_id: ReleaseId,
@@ -78,14 +90,31 @@ def get_report(
     database: DatabaseDep,
     settings: SettingsDep,
     session: ReadSession,
-) -> ReportOut:
+    form: Annotated[
+        Literal["json", "html"],
+        Query(
+            alias="format",
+            description="`html` is a page for people, in one file that needs nothing else: pictures"
+            " of columns and measured pairs, the statement, and the certificate in words. It has no"
+            " exact part.",
+        ),
+    ] = "json",
+) -> ReportOut | Response:
     """`public` is for everyone who sees the release, as soon as it has succeeded; `exact` is for
     the dataset's custodian alone, after it was requested.
 
     Nobody else can see whether there is an exact part. 409 for a release that published nothing.
     """
     release, dataset = releases.visible(session, principal, release_id)
-    return views.report(session, database, settings, principal, release, dataset)
+    if form == "json":
+        return views.report(session, database, settings, principal, release, dataset)
+    html = page.render(page.facts_of(session, database, release, dataset))
+    headers = {
+        "Content-Security-Policy": page.CSP,
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-cache",
+    }
+    return HTMLResponse(html, headers=headers)
 
 
 @router.delete(

@@ -224,6 +224,7 @@ def report_beside(service: World, release: str, ana: Reader, host: ChildHost) ->
     ana.ask("GET", at)
     service.work(host)
     ana.ask("GET", at)
+    ana.ask("GET", f"{at}?format=html")
     EXACT.append(service.custodian.get(at).json()["exact"]["rows"]["real"])
 
 

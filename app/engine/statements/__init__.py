@@ -4,8 +4,9 @@ Everything here is post-processing. A statement is made of what the release publ
 sample and the measurements), the known law of the noise, and public facts. No private row is read.
 """
 
-from app.engine.statements.making import Released, stated
+from app.engine.statements.making import Released, stated, stated_and_pictured
+from app.engine.statements.pictures import Pictures
 from app.engine.statements.sample import KeptRows
 from app.engine.statements.statement import Statement
 
-__all__ = ["KeptRows", "Released", "Statement", "stated"]
+__all__ = ["KeptRows", "Pictures", "Released", "Statement", "stated", "stated_and_pictured"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -30,6 +30,7 @@ from app.engine.statements.numbers import (
     mean_interval,
     quantile_interval,
 )
+from app.engine.statements.pictures import Pictures, pictured
 from app.engine.statements.sample import SampleRows
 from app.engine.statements.statement import Interval, StatedDistance, StatedNumber, Statement
 
@@ -57,6 +58,17 @@ class Released:
 def stated(released: Released) -> Statement:
     """The statement of a release; the same release always has the same one."""
     return _Making(released).statement()
+
+
+def stated_and_pictured(
+    released: Released, check: Callable[[], None] = lambda: None
+) -> tuple[Statement, Pictures]:
+    """The statement of a release, and what a report draws beside it. `check` is called now and
+    then, and may end it."""
+    making = _Making(released)
+    statement = making.statement()
+    check()
+    return statement, pictured(making.answers, making.columns, check)
 
 
 @dataclass
