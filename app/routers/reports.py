@@ -71,7 +71,12 @@ _REPORT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The report.",
         "model": ReportOut,
-        "content": {"text/html": {"schema": {"type": "string"}}},
+        "content": {
+            "text/html": {
+                "schema": {"type": "string"},
+                "example": '<!doctype html>\n<html lang="en">\n...\n</html>\n',
+            }
+        },
     },
     **refusing(404, 409),
 }

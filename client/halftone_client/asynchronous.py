@@ -82,6 +82,7 @@ class AsyncHalftone:
     statement = _awaited(flows.releases.statement)
 
     report = _awaited(flows.reports.report)
+    report_page = _awaited(flows.reports.report_page)
     make_report = _awaited(flows.reports.make_report)
     delete_report = _awaited(flows.reports.delete_report)
 

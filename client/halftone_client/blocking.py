@@ -84,6 +84,7 @@ class Halftone:
     statement = _blocking(flows.releases.statement)
 
     report = _blocking(flows.reports.report)
+    report_page = _blocking(flows.reports.report_page)
     make_report = _blocking(flows.reports.make_report)
     delete_report = _blocking(flows.reports.delete_report)
 

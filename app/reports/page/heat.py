@@ -22,7 +22,8 @@ SHADES = (
 def levels(shares: Sequence[Sequence[float]], most: float) -> NDArray[np.uint8]:
     """The shade of each cell: the root of its share, so that small ones can be told apart."""
     values = np.clip(np.asarray(shares, dtype=float) / max(most, 1e-12), 0, 1)
-    return np.ceil(np.sqrt(values) * (len(SHADES) - 1)).astype(np.uint8)
+    shades: NDArray[np.uint8] = np.ceil(np.sqrt(values) * (len(SHADES) - 1)).astype(np.uint8)
+    return shades
 
 
 def paths(shades: NDArray[np.uint8]) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from halftone_client.flows import waiting
 from halftone_client.flows.releases import ReleaseRef
 from halftone_client.progress import Report
-from halftone_client.protocol import Flow, Service, path_to
+from halftone_client.protocol import Call, Flow, Service, path_to
 from halftone_client.records import QualityReport, id_of
 
 
@@ -13,6 +13,12 @@ def report(service: Service, release: ReleaseRef) -> Flow[QualityReport]:
     """The report as it is now: `["public"]` for everyone who sees the release, `["exact"]` for
     the dataset's custodian alone, once it exists (None until then, and for everyone else)."""
     return QualityReport((yield from service.get(_path(release))))
+
+
+def report_page(service: Service, release: ReleaseRef) -> Flow[str]:
+    """The report as a page for people, one HTML file that needs nothing else: write it to disk."""
+    call = Call("GET", _path(release), params={"format": "html"})
+    return (yield from service.call(call)).text
 
 
 def make_report(
