@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from app.database import new_id, now
 from app.datasets import repository
 from app.datasets.draft import BudgetTerms, DatasetDraft
+from app.datasets.master_key import require_same_key
 from app.datasets.models import DatasetRow
 from app.datasets.staging import StagedFile
 from app.engine.privacy.loss import Accountant
@@ -19,6 +20,7 @@ from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
 from app.storage.blobs import own
+from app.storage.encryption import Keyring
 
 # Not `ready`: releases were computed from its rows, and replacing them would hide further loss.
 RECEIVING = ("awaiting_data", "rejected")
@@ -112,6 +114,8 @@ def rename(row: DatasetRow, name: str) -> None:
 def _start_ingest(
     session: Session, row: DatasetRow, staged: StagedFile, settings: Settings
 ) -> None:
+    # The staged file names its key under the key of this server, which no other could open.
+    require_same_key(session, Keyring(settings))
     row.state = "ingesting"
     own(session, row.id, row.owner_id)
     row.staged = staged.to_wire()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 
 from app.database import Database, store_faults
-from app.datasets.master_key import require_master_key
+from app.datasets.master_key import require_master_key, require_same_key
 from app.engine.catalog import registry
 from app.jobs import liveness
 from app.jobs.executors import executors
@@ -60,6 +60,7 @@ class Worker:
         self._outcomes = outcomes
         self._shutdown = shutdown
         self._change = StoreChange(database)
+        self._keyring = Keyring(settings)
         self._leases = LeaseWatch()
         self._warm = False
         self._rest_s = 0.0
@@ -100,6 +101,8 @@ class Worker:
                     return None
             with self._leases.kept_if_unwritten(), self._database.write() as session:
                 report_ends(session, jobs.expire(session, lost), self._outcomes)
+                # A job that cannot open its table would fail for good, with its charge kept.
+                require_same_key(session, self._keyring)
                 return jobs.claim(session, self.name, self._settings.lease_s)
         except Unavailable:
             self._change.expect()

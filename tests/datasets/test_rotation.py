@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from office import CSV, Office, open_office
+from office import CSV, Office, open_office, upload_form
 from pydantic import SecretStr
 
 from app import cli
 from app.datasets.codes import StoredCodes
 from app.integrity import rotation, wrapped
+from app.jobs.executors import executors
+from app.jobs.shutdown import Shutdown
+from app.jobs.subjects import OUTCOMES
+from app.jobs.worker import Worker
 from app.problems import Conflict
+from app.sandbox.child import ChildHost
 from app.settings import Settings
 from app.storage.encryption import Keyring, StorageKeyError, WrongMasterKey
 
@@ -114,3 +119,22 @@ def test_the_command_needs_both_keys(
     assert cli.main(["rotate-master-key"]) == cli.DONE
     assert "start the service with it" in capsys.readouterr().out
     assert cli.main(["rotate-master-key"]) == cli.CANNOT
+
+
+def test_a_server_with_the_old_key_takes_no_upload_and_no_job(tmp_path: Path) -> None:
+    """An upload that it took could not be opened, and a release that it ran would fail, charged."""
+    with open_office(tmp_path, encrypted=True) as office:
+        by = office.custodian
+        dataset = office.uploaded()["id"]
+        body = {"synthesizer": "independent", "guarantee": {"epsilon": "0.5"}, "rows": 5}
+        asked = by.call("POST", f"/datasets/{dataset}/releases", json=body).json()["id"]
+        host = ChildHost(office.settings)
+        old = Worker(office.database, office.settings, executors(host), OUTCOMES, Shutdown(0))
+        secret = SecretStr(base64.b64encode(os.urandom(32)).decode())
+        new = office.settings.model_copy(update={"master_key": secret})
+        rotation.rotate(office.database, Keyring(office.settings), Keyring(new))
+        assert by.send_form(upload_form("shift,pay\n3,Cash\n")).status_code == 503
+        assert not office.staged_files()
+        assert old.next_claim() is None
+        assert by.get(f"/releases/{asked}").json()["state"] == "queued"
+        assert Worker(office.database, new, executors(host), OUTCOMES, Shutdown(0)).next_claim()
