@@ -21,6 +21,7 @@ from app.releases.catalogue import Catalogue
 from app.releases.refusals import HiddenRefusals
 from app.routers import (
     bodies,
+    bundles,
     datasets,
     description,
     docs,
@@ -93,6 +94,7 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
         ledger,
         releases,
         samples,
+        bundles,
         reports,
         synthesizers,
         grants,

@@ -27,6 +27,7 @@ from app.engine.privacy.source import ArraySource
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.table import generator
 from app.jobs.executors import executors
+from app.jobs.fit import _Admitted
 from app.jobs.shutdown import Shutdown
 from app.jobs.subjects import OUTCOMES
 from app.jobs.worker import Worker
@@ -241,9 +242,10 @@ class World:
             release.rows,
             samples.first_seed(release),
         )
+        certificate = _Admitted.read(context).certificate(source.unit, StoredJournal(context))
         with context.fenced() as session:
             context.flush(session)
-            service.succeeded(session, release_id, certificate={"release": release_id}, sample=made)
+            service.succeeded(session, release_id, certificate=certificate.to_wire(), sample=made)
             jobs.finish(session, context.claim, "succeeded")
         return release_id
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from app.access.permission import Access
+from app.access.permission import Access, open_dataset
 from app.ledger import budgets, repository
 from app.ledger.budgets import BudgetView
 from app.ledger.models import AccountRow, LedgerRow
-from app.problems import NotFound
+from app.problems import Forbidden, NotFound
 from app.security.principals import Principal
 
 
@@ -17,6 +17,12 @@ def account_of(access: Access) -> AccountRow:
     if access.account is None:
         raise NotFound("A public dataset has neither budget nor ledger.")
     return access.account
+
+
+def check_totals(session: Session, principal: Principal, dataset_id: str) -> None:
+    """Raise `Forbidden` for a principal who may not see the totals of the dataset's account."""
+    if not open_dataset(session, principal, dataset_id).shows_budget:
+        raise Forbidden("The totals of this budget are not shown to you.")
 
 
 def budget(session: Session, access: Access) -> BudgetView:

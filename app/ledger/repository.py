@@ -317,6 +317,21 @@ def append(session: Session, link: Link, moment: datetime) -> None:
     session.execute(_APPEND, {**facts, "previous_hash": link.previous_hash, "hash": link.hash})
 
 
+def cap_at(session: Session, account_id: str, sequence: int) -> Charge:
+    """The cap that was in force once this entry was made."""
+    row = session.execute(
+        select(LedgerRow.primary, LedgerRow.delta)
+        .where(
+            LedgerRow.account_id == account_id,
+            LedgerRow.sequence <= sequence,
+            LedgerRow.kind.in_(("opened", "budget")),
+        )
+        .order_by(LedgerRow.sequence.desc())
+        .limit(1)
+    ).one()
+    return Charge(*row)
+
+
 def charge_of(session: Session, account_id: str, release_id: str) -> LedgerRow | None:
     return session.scalar(
         select(LedgerRow).where(

@@ -80,7 +80,13 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
     Raises `Conflict` at once where stored bytes are damaged.
     """
     # Before the first byte is sent, while a refusal can still be an HTTP status.
-    _check(sample.file)
+    check(sample.file)
+    return unchecked_pieces(sample, rendering)
+
+
+def unchecked_pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
+    """`pieces` of a sample whose stored bytes were checked before."""
+    sample.file.seek(0)
     if rendering.format is Format.PARQUET:
         return iter(lambda: sample.file.read(_BYTES_AT_ONCE), b"")
     style = CsvStyle({}, escape_formulas=rendering.escape_formulas)
@@ -92,8 +98,11 @@ def pieces(sample: StoredSample, rendering: Rendering) -> Iterator[bytes]:
     return csv_pieces(groups, pq.read_schema(sample.file).names, style)
 
 
-def _check(file: BinaryIO) -> None:
-    """Read the whole file: after a response has begun, it cannot turn into an error."""
+def check(file: BinaryIO) -> None:
+    """Read the whole file: after a response has begun, it cannot turn into an error.
+
+    Raises `Conflict` where stored bytes are damaged.
+    """
     try:
         while file.read(_BYTES_AT_ONCE):
             pass

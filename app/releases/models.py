@@ -58,6 +58,8 @@ class ReleaseRow(Base):
     # The visibility that its requester asked the custodian for, until the custodian decides.
     visibility_requested: Mapped[str | None] = mapped_column(String(16))
     ledger_sequence: Mapped[int] = mapped_column(Integer)
+    # How long its account's chain was when it succeeded: where the proof in its bundle ends.
+    ledger_head: Mapped[int | None] = mapped_column(Integer)
     certificate: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     # What its model states of its own errors; None until it has succeeded, and withdrawn.
     expected_errors: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)

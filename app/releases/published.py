@@ -132,9 +132,63 @@ class SessionOut(BaseModel):
     spent: dict[str, str] = Field(description="What its questions cost, at most `allowed`.")
 
 
+class CertifiedRelease(BaseModel):
+    """The release that a certificate is of."""
+
+    id: str = Field(description="Id of the release.")
+    requested_at: str = Field(description="When it was requested (UTC).")
+    made_at: str | None = Field(description="When it was made (UTC).")
+
+
+class CertifiedDataset(BaseModel):
+    """The dataset that a release was made from."""
+
+    id: str = Field(description="Id of the dataset.")
+    name: str = Field(description="Its name when the release was made.")
+    dictionary_sha256: str = Field(
+        description="SHA-256 of its data dictionary in canonical form (as the signature's)."
+    )
+
+
+class CertifiedSample(BaseModel):
+    """A synthetic table of the release."""
+
+    id: str = Field(description="Id of the sample.")
+    kind: Literal["rows", "counts"] = Field(description="Rows, or counts of cells.")
+    rows: int | None = Field(description="How many rows it has.")
+    parquet_sha256: str | None = Field(description="SHA-256 of its Parquet form.")
+
+
+class Position(BaseModel):
+    """Where the release stood in the budget of its account."""
+
+    spent_after: dict[str, str] = Field(description="The account's total after the charge.")
+    cap: dict[str, str] = Field(description="The account's cap at that moment.")
+
+
+class Signature(BaseModel):
+    """By the service's signing key, over the canonical form of all the rest of the document."""
+
+    algorithm: Literal["Ed25519"] = Field(description="Always `Ed25519`.")
+    key_id: str = Field(description="The key, as `/v1/keys/signing` lists it.")
+    public_key: str = Field(description="Its public half in base64, for convenience.")
+    value: str = Field(description="The signature, 64 bytes in base64.")
+
+
 class CertificateOut(BaseModel):
     """What a release can show for its privacy, from public facts and its own answers."""
 
+    format: str = Field(description="`halftone-certificate-1`.")
+    release: CertifiedRelease = Field(description="What was certified.")
+    dataset: CertifiedDataset = Field(description="What it was made from.")
+    samples: list[CertifiedSample] = Field(
+        description="The first sample, if it still exists; in a bundle, those that it holds."
+    )
+    in_words: str = Field(description="Unit, adjacency and guarantee in sentences.")
+    position: Position | None = Field(
+        description="Null unless it was asked for by someone who sees the totals."
+    )
+    signature: Signature = Field(description="Who vouches for it.")
     unit: dict[str, Any] = Field(description="The privacy unit: who is protected.")
     neighbours: str = Field(
         description="Adjacent datasets: the pairs that the guarantee makes hard to distinguish."

@@ -204,6 +204,17 @@ def visible_sample(
     return None if found is None else (found[0], found[1], found[2])
 
 
+def made_samples(session: Session, release_id: str, sample_ids: Collection[str]) -> list[SampleRow]:
+    """Those of these samples of the release that were made and not deleted, oldest first."""
+    query = select(SampleRow).where(
+        SampleRow.id.in_(sample_ids),
+        SampleRow.release_id == release_id,
+        SampleRow.content_sha256.is_not(None),
+        SampleRow.state != "deleted",
+    )
+    return list(session.scalars(query.order_by(SampleRow.created_at, SampleRow.id)))
+
+
 def page_of_samples(
     session: Session, release_id: str, after: Place | None, limit: int
 ) -> list[SampleRow]:

@@ -87,11 +87,27 @@ def ready(
         )
     if sample.state != "succeeded":
         raise NotReady("The sample is still being made.", retry_after_s=_RETRY_AFTER_S)
-    # A sample can be dropped between the read above and here, so a missing blob means the same.
-    file = None if sample.dropped else _open(database, sample_id)
-    if file is None:
-        _remake(database, principal, sample_id, settings)
-        raise NotReady("The sample is being made again.", retry_after_s=_RETRY_AFTER_S)
+    try:
+        return stored(database, sample, dataset)
+    except RowsDropped:
+        remake(database, sample_id, settings)
+        raise
+
+
+class RowsDropped(NotReady):
+    """The rows were dropped; `remake` has them made again."""
+
+    def __init__(self, sample_id: str) -> None:
+        super().__init__("The sample is being made again.", retry_after_s=_RETRY_AFTER_S)
+        self.sample_id = sample_id
+
+
+def stored(database: Database, sample: SampleRow, dataset: DatasetRow) -> StoredSample:
+    """A sample that was made, open for reading. Raises `RowsDropped`."""
+    # A sample can be dropped after it was read here, so a missing blob means the same.
+    file = None if sample.dropped else _open(database, sample.id)
+    if file is None or sample.state != "succeeded":
+        raise RowsDropped(sample.id)
     assert sample.content_sha256 is not None
     assert sample.size_bytes is not None
     return StoredSample(
@@ -111,9 +127,11 @@ def _open(database: Database, sample_id: str) -> BinaryIO | None:
         return None
 
 
-def _remake(database: Database, principal: Principal, sample_id: str, settings: Settings) -> None:
+def remake(database: Database, sample_id: str, settings: Settings) -> None:
+    """Queue a sample of a published release whose rows were dropped."""
     with database.write() as session:
-        sample, release, _ = samples.visible(session, principal, sample_id)
+        sample = repository.sample(session, sample_id)
+        release = repository.release(session, sample.release_id)
         results.check_published(release)
         samples.remake(session, sample, release, settings)
 

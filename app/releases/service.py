@@ -83,7 +83,12 @@ def succeeded(
 ) -> None:
     """Publish: model, certificate, statement and the first sample are stored in full."""
     release = repository.release(session, release_id)
-    release.certificate = dict(certificate)
+    dataset = repository.dataset(session, release.dataset_id)
+    assert dataset is not None
+    # A dataset can be renamed later; what was certified keeps the name that it had.
+    named = {"dataset": {"id": dataset.id, "name": dataset.name}}
+    release.certificate = {**named, **certificate}
+    release.ledger_head = repository.account(session, release.account_id).entries
     release.expected_errors = [expected_error_to_json(each) for each in expected_errors]
     release.statement = None if statement is None else dict(statement)
     samples.add_first(session, release, sample)

@@ -97,11 +97,12 @@ def _csv_cells(array: pa.Array, name: str, style: CsvStyle) -> pa.Array:
             cells = pc.replace_substring(cells, ".", form.decimal_char)
             cells = _each(cells, _quoted)
     else:
-        cells = _each(array, lambda value: _quoted(_spelled(value, form, style)))
+        cells = _each(array, lambda value: _quoted(spelled(value, form, style)))
     return pc.fill_null(cells, _quoted(style.null(name)))
 
 
-def _spelled(value: Any, form: TextFormat, style: CsvStyle) -> str:
+def spelled(value: Any, form: TextFormat, style: CsvStyle) -> str:
+    """The text of a boolean, text, date or time."""
     if isinstance(value, bool):
         return style.harmless((form.true_values if value else form.false_values)[0])
     if isinstance(value, str):

@@ -12,11 +12,13 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Header, Query, Request, R
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
+from app.access import reading
 from app.access.permission import open_dataset
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
 from app.releases import (
     admission,
+    certificates,
     choice,
     costing,
     events,
@@ -58,6 +60,8 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
+from app.signing import keys as signing_keys
+from app.signing.canonical import signed
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
@@ -420,11 +424,25 @@ def get_measurements(
     responses={200: {"model": CertificateOut}, **refusing(404, 409)},
 )
 def get_certificate(
-    release_id: ReleaseId, principal: Caller, session: ReadSession
+    release_id: ReleaseId,
+    principal: Caller,
+    session: ReadSession,
+    keyring: KeyringDep,
+    budget: Annotated[
+        bool, Query(description="With its position in the budget, for those who see the totals.")
+    ] = False,
 ) -> dict[str, Any]:
-    """Unit, adjacent datasets, guarantee, sensitivity and scale of each mechanism, versions."""
-    release, _ = service.visible(session, principal, release_id)
-    return results.certificate(release)
+    """Release, dataset and first sample by name and hash; unit, adjacent datasets, guarantee,
+    sensitivity and scale of each mechanism, versions; signed by the service.
+
+    The signature is over the canonical form of all the rest: JSON in ASCII with sorted keys,
+    without spaces.
+    """
+    release, dataset = service.visible(session, principal, release_id)
+    if budget:
+        reading.check_totals(session, principal, dataset.id)
+    made = certificates.certificate(session, release, dataset, shows_totals=budget)
+    return signed(made, signing_keys.current(session, keyring))
 
 
 @router.get(

@@ -79,6 +79,8 @@ class AsyncHalftone:
     save = _awaited(flows.releases.save)
     measurements = _awaited(flows.releases.measurements)
     certificate = _awaited(flows.releases.certificate)
+    save_bundle = _awaited(flows.releases.save_bundle)
+    signing_keys = _awaited(flows.releases.signing_keys)
     statement = _awaited(flows.releases.statement)
 
     report = _awaited(flows.reports.report)

@@ -81,6 +81,8 @@ class Halftone:
     save = _blocking(flows.releases.save)
     measurements = _blocking(flows.releases.measurements)
     certificate = _blocking(flows.releases.certificate)
+    save_bundle = _blocking(flows.releases.save_bundle)
+    signing_keys = _blocking(flows.releases.signing_keys)
     statement = _blocking(flows.releases.statement)
 
     report = _blocking(flows.reports.report)

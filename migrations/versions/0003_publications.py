@@ -38,6 +38,7 @@ def upgrade() -> None:
         samples.create_foreign_key(
             op.f("fk_samples_principal_id_principals"), "principals", ["principal_id"], ["id"]
         )
+    op.add_column("releases", sa.Column("ledger_head", sa.Integer()))
     op.add_column(
         "grants",
         sa.Column("role", sa.String(length=16), nullable=False, server_default="analyst"),
@@ -100,6 +101,7 @@ def downgrade() -> None:
     with op.batch_alter_table("samples") as samples:
         samples.drop_constraint(op.f("fk_samples_principal_id_principals"), type_="foreignkey")
         samples.drop_column("principal_id")
+    op.drop_column("releases", "ledger_head")
     op.drop_column("releases", "statement")
     op.drop_column("releases", "visibility_requested")
     op.drop_column("releases", "visibility")

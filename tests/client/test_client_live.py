@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import halftone_client
 import pandas as pd
 import pytest
 from halftone_client import AsyncHalftone, Halftone
+from halftone_client.verification import verify
 from serving import ADMIN_KEY, LiveServer, serving
 
 pytestmark = pytest.mark.e2e
@@ -68,6 +70,9 @@ def test_from_a_frame_to_a_frame_and_a_refusal(custodian: Halftone, tmp_path: Pa
     assert len(custodian.download(counts, "jsonl")) > 0
     assert custodian.measurements(done)["measurements"]
     assert custodian.certificate(done)
+    bundle = custodian.save_bundle(done, tmp_path / "bundle.zip", [done.samples[0], again])
+    keys = {key.id: base64.b64decode(key["public_key"]) for key in custodian.signing_keys()}
+    assert verify(bundle, keys).release_id == done.id
     assert custodian.statement(done)["release_id"] == done.id
     assert custodian.report(done)["exact"] is None
     assert custodian.make_report(done)["exact"]["rows"]["synthetic"] == 50

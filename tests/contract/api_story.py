@@ -269,6 +269,7 @@ class Teller:
         for form_name in ("json", "csv", "parquet"):
             self.ask("get_measurements", "GET", f"{here}/measurements?format={form_name}")
         self.ask("get_certificate", "GET", f"{here}/certificate")
+        self.ask("get_bundle", "GET", f"{here}/bundle")
         self.ask("get_statement", "GET", f"{here}/statement")
         shared, wish = f"{here}/visibility", {"visibility": "grantees"}
         self.ask("set_visibility", "PUT", shared, status=202, key=analyst_key, json=wish)

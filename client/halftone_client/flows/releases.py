@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -197,18 +197,8 @@ def save(
     chosen = format or target.suffix.removeprefix(".").lower()
     if chosen not in _READERS:
         raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
-    partial = target.with_name(target.name + ".part")
-
-    @contextmanager
-    def sink() -> Iterator[Write]:
-        with partial.open("wb") as file:
-            yield file.write
-
-    try:
+    with _partial(target) as sink:
         yield from _data(service, sample, chosen, sink)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
     return target
 
 
@@ -225,6 +215,46 @@ def certificate(service: Service, release: ReleaseRef) -> Flow[Record]:
 def statement(service: Service, release: ReleaseRef) -> Flow[Record]:
     """How good the release is: distances of columns and pairs, means, quantiles, correlations."""
     return Record((yield from service.get(path_to("releases", id_of(release), "statement"))))
+
+
+def save_bundle(
+    service: Service,
+    release: ReleaseRef,
+    path: str | os.PathLike[str],
+    samples: Sequence[SampleRef] | None = None,
+) -> Flow[Path]:
+    """Write everything the release published to a zip file; never leaves half a file at `path`.
+
+    It holds the first sample, or those that `samples` names. `halftone-client verify` checks it.
+    """
+    named = None if samples is None else ",".join(id_of(sample) for sample in samples)
+    target, where = Path(path), path_to("releases", id_of(release), "bundle")
+    with _partial(target) as sink:
+        yield from service.call(Call("GET", where, params={"samples": named}, sink=sink))
+    return target
+
+
+def signing_keys(service: Service) -> Flow[list[Record]]:
+    """The public halves of the keys that sign bundles and certificates, the current one first."""
+    found = yield from service.get(path_to("keys", "signing"))
+    return [Record(key) for key in found["keys"]]
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Sink]:
+    """A sink beside the target, which takes its place if all goes well."""
+    partial = target.with_name(target.name + ".part")
+
+    @contextmanager
+    def sink() -> Iterator[Write]:
+        with partial.open("wb") as file:
+            yield file.write
+
+    try:
+        yield sink
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _request(
