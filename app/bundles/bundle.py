@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy.orm import Session
 
@@ -32,6 +31,7 @@ from app.bundles.table_schema import counts_schema, rows_schema
 from app.database import Database
 from app.releases import downloads, results, sampling
 from app.releases.downloads import Format, Rendering, StoredSample
+from app.reports import page
 from app.settings import Settings
 from app.signing import keys as signing_keys
 from app.signing.canonical import canonical, sha256_of
@@ -42,6 +42,8 @@ MEDIA_TYPE = "application/zip"
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 # Raise it when the same contents are written differently, so that ETags change.
 _RENDERING = 1
+# Whose versions the bytes depend on.
+_WRITERS = ("halftone", "jinja2", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Bundle:
         """A strong tag: equal tags mean equal bytes."""
         facts = {
             "rendering": _RENDERING,
-            "written_by": [COMPRESSION, pa.__version__, metadata.version("halftone")],
+            "written_by": [COMPRESSION, *(metadata.version(name) for name in _WRITERS)],
             # It has the hashes of the tables, and its signature tells the key.
             "certificate": self.contents.certificate,
             "dictionary": self.contents.dictionary,
@@ -99,7 +101,7 @@ def open_bundle(
         subject = find(session)
         rows = chosen(session, subject.release, subject.sample_ids)
         key = signing_keys.current(session, keyring)
-        contents = read(session, subject, rows, key)
+        contents = read(session, database, subject, rows, key)
     try:
         tables = [sampling.stored(database, sample, subject.dataset) for sample in rows]
     except sampling.RowsDropped as dropped:
@@ -133,6 +135,8 @@ def _members(bundle: Bundle, archive: Archive) -> Iterator[Member]:
     yield Member("measurements.json", measured)
     if contents.statement is not None:
         yield _json("statement.json", contents.statement)
+    if contents.report is not None:
+        yield _text("report.html", page.render(contents.report))
     yield _json("certificate.json", contents.certificate)
     yield _json("ledger-proof.json", contents.proof)
     about = (contents.citation, contents.certificate, tables)

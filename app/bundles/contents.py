@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.bundles.citation import Citation
+from app.database import Database
 from app.datasets.models import DatasetRow
 from app.engine.privacy.journal import Record
 from app.engine.schema import Schema
@@ -17,6 +18,8 @@ from app.problems import Invalid
 from app.releases import certificates, repository, results, samples
 from app.releases.dictionaries import dictionary_of
 from app.releases.models import ReleaseRow, SampleRow
+from app.reports import page
+from app.reports.page import Facts
 from app.signing.canonical import signed
 from app.signing.keys import SigningKey
 
@@ -53,6 +56,7 @@ class Contents:
     rows: Mapping[str, int]
     records: Sequence[Record]
     statement: Mapping[str, Any] | None
+    report: Facts | None
     proof: Mapping[str, Any]
     citation: Citation
 
@@ -84,13 +88,18 @@ def chosen(
 
 
 def read(
-    session: Session, subject: Subject, rows: Sequence[SampleRow], key: SigningKey
+    session: Session,
+    database: Database,
+    subject: Subject,
+    rows: Sequence[SampleRow],
+    key: SigningKey,
 ) -> Contents:
     """The contents of a bundle of these samples (see `chosen`)."""
     release, dataset = subject.release, subject.dataset
     certificate = certificates.certificate(
         session, release, dataset, rows, shows_totals=subject.shows_totals
     )
+    report = page.facts_of(session, database, release, dataset)
     return Contents(
         release_id=release.id,
         certificate=signed(certificate, key),
@@ -99,6 +108,8 @@ def read(
         rows={sample.id: sample.rows or 0 for sample in rows},
         records=results.records(session, release),
         statement=release.statement,
+        # Renaming the dataset changes no bundle.
+        report=replace(report, dataset=certificate["dataset"]["name"]),
         proof=proof.of_release(
             session,
             release.account_id,

@@ -53,6 +53,7 @@ def bundle_of(
         rows={SAMPLE: rows},
         records=[],
         statement=None,
+        report=None,
         proof=proof(),
         citation=Citation(
             title="Made-up people",

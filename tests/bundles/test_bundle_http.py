@@ -104,6 +104,7 @@ def test_the_bundle_is_whole_and_the_same_for_everyone_who_sees_the_release(
     assert set(names(first)[2:]) >= {
         "dictionary.json",
         "measurements.json",
+        "report.html",
         "certificate.json",
         "ledger-proof.json",
         "datapackage.json",
@@ -186,11 +187,13 @@ def test_the_certificate_names_what_it_is_of_and_is_that_of_the_bundle(case: Cas
     shown = case.service.custodian.get(at).json()
     assert shown == documents(case.bundle())["certificate.json"]
     assert shown["dataset"]["name"] == "colours"
+    before = case.bundle()
     renamed = case.service.custodian.request(
         "PATCH", f"/v1/datasets/{case.dataset}", json={"name": "other"}
     )
     assert renamed.status_code == 200
     assert case.service.custodian.get(at).json() == shown
+    assert case.bundle() == before
     assert case.service.custodian.get(at, params={"budget": True}).json()["position"]
     assert case.service.client("ana").get(at, params={"budget": True}).status_code == 403
 

@@ -147,6 +147,15 @@ def test_frictionless_and_croissant_accept_the_bundle_of_every_built_in(
     croissant_of(folder)
 
 
+def test_frictionless_and_croissant_accept_counts_of_cells(tmp_path: Path) -> None:
+    request = next(each for each in REQUESTS if each.name == "histogram-row")
+    data = (MODELS / "histogram-row.model").read_bytes()
+    model: Any = registry.builtin("histogram").load(request.schema, ROW, data)
+    folder = unpacked(written(bundle_of(request.schema, ROW, model.counts())), tmp_path)
+    validated(folder)
+    croissant_of(folder)
+
+
 @pytest.mark.parametrize("unit", [ROW, PERSON], ids=["row", "entity"])
 def test_the_table_schema_takes_every_value_of_every_type_in_every_notation(
     unit: PrivacyUnit, tmp_path: Path
