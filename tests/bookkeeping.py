@@ -56,6 +56,7 @@ def add_principal(session: Session, **roles: bool) -> PrincipalRow:
         is_admin=roles.get("admin", False),
         is_custodian=roles.get("custodian", False),
         is_analyst=roles.get("analyst", False),
+        is_auditor=roles.get("auditor", False),
         state="active",
         created_at=now(),
     )

@@ -1,13 +1,13 @@
-"""Use-cases of grants: which analysts may use a dataset, and how much of its budget.
+"""Use-cases of grants: which analysts may use a dataset, and how much of its budget; who audits it.
 
-An analyst has at most one grant on a dataset. Granting again after a revocation makes the same row
-active again, with what was already spent.
+A principal has at most one grant on a dataset. Granting again after a revocation makes the same row
+active again, with what was already spent, in the role of the new grant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,9 @@ from app.problems import Conflict, Invalid, NotFound
 from app.security import audit
 from app.security import repository as principals
 from app.security.principals import Principal
+from app.security.service import roles_of
+
+GrantRole = Literal["analyst", "auditor"]
 
 
 def granting(session: Session, actor: Principal, dataset_id: str) -> tuple[DatasetRow, AccountRow]:
@@ -63,21 +66,27 @@ def create_grant(
     dataset: DatasetRow,
     *,
     principal_id: str,
+    role: GrantRole,
     allowance: Allowance | None,
-    show_budget: bool,
+    show_budget: bool | None,
 ) -> GrantRow:
-    """Let an analyst use the dataset.
+    """Let an analyst use the dataset, or an auditor read its ledger.
 
-    Raises `Invalid` at /principal_id unless it is an active analyst, `Conflict` if there is a
-    grant already, or if the dataset is closed.
+    Raises `Invalid` at /principal_id unless it is active and has the role, and at a term that an
+    auditor's grant does not have; `Conflict` if there is a grant already, or if the dataset is
+    closed.
     """
     # No analyst may see that a dataset is closed: it tells that another one has equal content.
     if dataset.closed:
         raise Conflict("The dataset's budget is closed. Grant the dataset that replaced it.")
-    _expect_analyst(session, actor, principal_id)
+    _expect_holder(session, actor, principal_id, role)
+    _expect_terms_of(role, allowance, show_budget)
     row = repository.grant_of(session, dataset.id, principal_id)
     if row is not None and row.state == "active":
-        raise Conflict("This analyst already has a grant on the dataset. Change that one.")
+        raise Conflict(
+            "This principal already has a grant on the dataset. Change that one, or revoke it to"
+            " grant another role."
+        )
     if row is None:
         row = GrantRow(
             id=new_id("gr"),
@@ -88,8 +97,8 @@ def create_grant(
             created_at=now(),
         )
         session.add(row)
-    row.state = "active"
-    row.show_budget = show_budget
+    row.state, row.role = "active", role
+    row.show_budget = _shows_budget(role, show_budget)
     _allow(row, allowance)
     session.flush()
     _audit(session, actor, "grant.created", row)
@@ -107,9 +116,10 @@ def change_grant(
     """Change an active grant; what is None stays unchanged.
 
     An allowance may be lower than what was spent: then nothing more fits. Raises `Conflict` for
-    a revoked grant.
+    a revoked grant, `Invalid` at a term that an auditor's does not have.
     """
     _expect_active(row)
+    _expect_terms_of(row.role, allowance, show_budget)
     if allowance is not None:
         _allow(row, allowance)
     if show_budget is not None:
@@ -125,12 +135,14 @@ def replace_grant(
     row: GrantRow,
     *,
     allowance: Allowance | None,
-    show_budget: bool,
+    show_budget: bool | None,
 ) -> GrantRow:
     """Replace the terms; without an allowance only the budget itself limits."""
     _expect_active(row)
+    _expect_terms_of(row.role, allowance, show_budget)
     _allow(row, allowance)
-    return change_grant(session, actor, row, allowance=None, show_budget=show_budget)
+    shown = _shows_budget(row.role, show_budget)
+    return change_grant(session, actor, row, allowance=None, show_budget=shown)
 
 
 def revoke_grant(session: Session, actor: Principal, row: GrantRow) -> None:
@@ -163,13 +175,35 @@ def _expect_active(row: GrantRow) -> None:
         raise Conflict("The grant was revoked. Grant again to reactivate it, with what was spent.")
 
 
-def _expect_analyst(session: Session, actor: Principal, principal_id: str) -> None:
+def _shows_budget(role: str, show_budget: bool | None) -> bool:
+    """An auditor reads the whole account, an analyst its totals only if asked for."""
+    return role == "auditor" or bool(show_budget)
+
+
+def _expect_terms_of(role: str, allowance: Allowance | None, show_budget: bool | None) -> None:
+    if role != "auditor":
+        return
+    if allowance is not None:
+        raise Invalid.at(
+            "/allowance",
+            "An auditor requests no releases and has no allowance.",
+            "Leave the allowance out.",
+        )
+    if show_budget is False:
+        raise Invalid.at(
+            "/show_budget",
+            "An auditor reads the whole account.",
+            "Leave the field out, or grant nothing.",
+        )
+
+
+def _expect_holder(session: Session, actor: Principal, principal_id: str, role: GrantRole) -> None:
     found = principals.principal(session, principal_id)
-    if found is None or not found.is_analyst or found.state != "active":
+    if found is None or found.state != "active" or role not in roles_of(found):
         raise Invalid.at(
             "/principal_id",
-            "There is no active analyst of this id.",
-            "Send the id of a principal with the analyst role.",
+            f"There is no active {role} of this id.",
+            f"Send the id of a principal with the {role} role.",
         )
     # Their own releases are charged to the account itself.
     if principal_id == actor.id:
@@ -184,6 +218,7 @@ def _audit(session: Session, actor: Principal, action: str, row: GrantRow) -> No
     detail: dict[str, Any] = {
         "grant_id": row.id,
         "principal_id": row.principal_id,
+        "role": row.role,
         "show_budget": row.show_budget,
         "allowance_units": None
         if row.cap_primary is None

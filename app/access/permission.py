@@ -18,12 +18,12 @@ from app.security.principals import Principal
 class Access:
     """A dataset that the principal may see.
 
-    `role` is `custodian` for its owner, `analyst` under an active grant (then `grant` is
-    set), `reader` for everyone else if the dataset is public.
+    `role` is `custodian` for its owner, `analyst` or `auditor` under an active grant of that role
+    (then `grant` is set), `reader` for everyone else if the dataset is public.
     """
 
     dataset: DatasetRow
-    role: Literal["custodian", "analyst", "reader"]
+    role: Literal["custodian", "analyst", "auditor", "reader"]
     # The account that pays for its releases; None for a public dataset.
     account: AccountRow | None
     grant: GrantRow | None
@@ -40,13 +40,24 @@ class Access:
             dataset.closed,
             dataset.ready_at,
             None if grant is None else grant.state,
+            None if grant is None else grant.role,
             None if grant is None else grant.show_budget,
         )
 
     @property
+    def reads_account(self) -> bool:
+        """Whether the principal reads the whole account: its budget and every entry."""
+        return self.role in ("custodian", "auditor")
+
+    @property
     def shows_budget(self) -> bool:
         """Whether the principal may see the account's totals."""
-        return self.role == "custodian" or (self.grant is not None and self.grant.show_budget)
+        return self.reads_account or (self.grant is not None and self.grant.show_budget)
+
+    @property
+    def allowance(self) -> GrantRow | None:
+        """The grant whose allowance pays for the principal's releases."""
+        return self.grant if self.role == "analyst" else None
 
 
 def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Access:
@@ -67,9 +78,13 @@ def open_dataset(session: Session, principal: Principal, dataset_id: str) -> Acc
         return Access(dataset, "reader", account, None)
     # `NotFound`, never `Forbidden`: an id of a dataset that the caller may not see must look
     # unknown.
-    if grant is None or grant.state != "active" or not principal.is_analyst:
+    if grant is None or grant.state != "active":
         raise NotFound
-    return Access(dataset, "analyst", account, grant)
+    if grant.role == "auditor" and principal.is_auditor:
+        return Access(dataset, "auditor", account, grant)
+    if grant.role == "analyst" and principal.is_analyst:
+        return Access(dataset, "analyst", account, grant)
+    raise NotFound
 
 
 def reopened(session: Session, principal: Principal, access: Access) -> Access:
@@ -90,6 +105,19 @@ def own_dataset(session: Session, principal: Principal, dataset_id: str) -> Data
     if access.role != "custodian":
         raise Forbidden("Only the dataset's custodian may do this.")
     return access.dataset
+
+
+def accountable(session: Session, principal: Principal, dataset_id: str) -> Access:
+    """A dataset with an account, for its custodian and auditors, who read the whole account.
+
+    Raises `NotFound` if the principal cannot see it or it has none, `Forbidden` for others.
+    """
+    access = open_dataset(session, principal, dataset_id)
+    if access.account is None:
+        raise NotFound("A public dataset has neither budget nor ledger.")
+    if not access.reads_account:
+        raise Forbidden("Only the dataset's custodian and its auditors may do this.")
+    return access
 
 
 def is_custodian_of(principal: Principal, dataset: DatasetRow) -> bool:

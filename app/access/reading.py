@@ -5,10 +5,13 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.access.permission import Access, open_dataset
+from app.access.repository import audit_of
 from app.ledger import budgets, repository
 from app.ledger.budgets import BudgetView
 from app.ledger.models import AccountRow, LedgerRow
 from app.problems import Forbidden, NotFound
+from app.security import repository as audits
+from app.security.models import AuditRow
 from app.security.principals import Principal
 
 
@@ -31,7 +34,7 @@ def budget(session: Session, access: Access) -> BudgetView:
         session,
         account_of(access),
         shows_totals=access.shows_budget,
-        grant_id=None if access.grant is None else access.grant.id,
+        grant_id=None if access.allowance is None else access.allowance.id,
     )
 
 
@@ -40,11 +43,11 @@ def entries(
 ) -> list[LedgerRow]:
     """Oldest first, from the entry after number `after`.
 
-    The custodian sees every entry of the account, also about its other datasets. Others see, for
-    this dataset, what they requested or what was charged to their grant.
+    The custodian and auditors see every entry of the account, also about its other datasets. Others
+    see, for this dataset, what they requested or what was charged to their grant.
     """
     account = account_of(access)
-    if access.role == "custodian":
+    if access.reads_account:
         return repository.entries(session, account.id, after, limit)
     # Entries of other analysts would show when and how much they spend.
     return repository.entries_of(
@@ -56,3 +59,17 @@ def entries(
         principal_id=principal.id,
         grant_id=None if access.grant is None else access.grant.id,
     )
+
+
+def audit_entries(
+    session: Session, principal: Principal, *, before: int | None, limit: int
+) -> list[AuditRow]:
+    """The audit log, newest first: all of it for an admin, else what concerns their datasets.
+
+    Raises `Forbidden` for those who are neither admin, custodian nor auditor.
+    """
+    if principal.is_admin:
+        return audits.audit_entries(session, before, limit)
+    if not (principal.is_custodian or principal.is_auditor):
+        raise Forbidden("This needs the admin, the custodian or the auditor role.")
+    return audits.audit_entries(session, before, limit, shown=audit_of(principal))

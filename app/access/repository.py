@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, false, or_, select
 from sqlalchemy.orm import Session
 
 from app.datasets.models import DatasetRow
@@ -14,9 +14,10 @@ from app.pages import Place, created_after
 from app.security.models import AuditRow
 from app.security.principals import Principal
 
-# Actions on their datasets that custodians may read as well. Others are for the admin alone, such
-# as matches of content, which would reveal that another custodian holds the same data.
-SHOWN_TO_CUSTODIANS = ("grant.", "budget.", "release.")
+# Actions on their datasets and accounts that custodians and auditors may read as well. Others are
+# for the admin alone, such as matches of content, which would reveal that another custodian holds
+# the same data.
+SHOWN_BESIDES = ("account.", "budget.", "dataset.", "grant.", "release.")
 
 # Almost every request runs these, so they are built once.
 _OPENED = (
@@ -37,6 +38,7 @@ _ACCESS_FACTS = (
         DatasetRow.closed,
         DatasetRow.ready_at,
         GrantRow.state,
+        GrantRow.role,
         GrantRow.show_budget,
     )
     # No grant is bound as null, which equals nothing, so the row is still found.
@@ -79,12 +81,18 @@ def _seen_by(principal: Principal) -> Select[DatasetRow]:
     seen = [and_(DatasetRow.visibility == "public", DatasetRow.ready_at.is_not(None))]
     if principal.is_custodian:
         seen.append(DatasetRow.owner_id == principal.id)
-    if principal.is_analyst:
-        granted = select(GrantRow.dataset_id).where(
-            GrantRow.principal_id == principal.id, GrantRow.state == "active"
-        )
-        seen.append(and_(DatasetRow.ready_at.is_not(None), DatasetRow.id.in_(granted)))
+    for role, holds in (("analyst", principal.is_analyst), ("auditor", principal.is_auditor)):
+        if holds:
+            granted = DatasetRow.id.in_(_granted(principal, role))
+            seen.append(and_(DatasetRow.ready_at.is_not(None), granted))
     return select(DatasetRow).where(or_(*seen))
+
+
+def _granted(principal: Principal, role: str) -> Select[str]:
+    """Ids of the datasets on which an active grant gives the principal this role."""
+    return select(GrantRow.dataset_id).where(
+        GrantRow.principal_id == principal.id, GrantRow.role == role, GrantRow.state == "active"
+    )
 
 
 def grant(session: Session, dataset_id: str, grant_id: str) -> GrantRow | None:
@@ -121,6 +129,7 @@ def active_caps(
             DatasetRow.account_id == account_id,
             GrantRow.principal_id.in_(principal_ids),
             GrantRow.state == "active",
+            GrantRow.role == "analyst",
         )
     )
     return [(row[0], row[1], row[2]) for row in rows]
@@ -136,10 +145,22 @@ def spending(session: Session, account_id: str) -> dict[str, tuple[int, int]]:
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-def shown_to_custodian(owner_id: str) -> ColumnElement[bool]:
-    """The entries of the audit log that concern a custodian's datasets."""
-    owned = select(DatasetRow.id).where(DatasetRow.owner_id == owner_id)
+def audit_of(principal: Principal) -> ColumnElement[bool]:
+    """The entries of the audit log that concern a custodian's and an auditor's datasets.
+
+    Entries on an account concern each of its datasets.
+    """
+    mine = []
+    if principal.is_custodian:
+        mine.append(DatasetRow.owner_id == principal.id)
+    if principal.is_auditor:
+        audited = DatasetRow.id.in_(_granted(principal, "auditor"))
+        mine.append(and_(DatasetRow.ready_at.is_not(None), audited))
+    own = or_(false(), *mine)
     return and_(
-        AuditRow.subject.in_(owned),
-        or_(*(AuditRow.action.startswith(noun) for noun in SHOWN_TO_CUSTODIANS)),
+        or_(
+            AuditRow.subject.in_(select(DatasetRow.id).where(own)),
+            AuditRow.subject.in_(select(DatasetRow.account_id).where(own)),
+        ),
+        or_(*(AuditRow.action.startswith(noun) for noun in SHOWN_BESIDES)),
     )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.access.grants import GrantRole
 from app.database import format_time
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import as_epsilon, repository
@@ -20,7 +21,7 @@ def allowance_of(allowance: AllowanceIn | None, accountant: Accountant) -> Allow
 
 
 class GrantIn(BaseModel):
-    """An analyst's permission to use a dataset."""
+    """An analyst's permission to use a dataset, or an auditor's to read its ledger."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -34,14 +35,21 @@ class GrantIn(BaseModel):
         },
     )
 
-    principal_id: str = Field(max_length=64, description="A principal with the analyst role.")
+    principal_id: str = Field(max_length=64, description="A principal who has the grant's role.")
+    role: GrantRole = Field(
+        "analyst",
+        description="`analyst`: requests releases. `auditor`: reads the dictionary, the whole"
+        " ledger, certificates and the audit log of the dataset, and no data; has no allowance.",
+    )
     allowance: AllowanceIn | None = Field(
         None,
         description="The most that this analyst may spend. It is part of the budget, not extra."
         " Null: only the budget itself limits.",
     )
     show_budget: bool | None = Field(
-        None, description="Whether the analyst sees the budget's totals; false if omitted."
+        None,
+        description="Whether the analyst sees the budget's totals; false if omitted. An auditor"
+        " always does.",
     )
 
 
@@ -65,16 +73,21 @@ class GrantTermsIn(BaseModel):
 
 
 class GrantOut(BaseModel):
-    """An analyst's permission to use a dataset; what it has spent is never reset."""
+    """A permission to use or audit a dataset; what it has spent is never reset."""
 
     id: str = Field(description="Id of the grant.", examples=["gr_abcdefghijkmnpqrstuv"])
     dataset_id: str = Field(description="The dataset that may be used.")
-    principal_id: str = Field(description="The analyst who may use it.")
+    principal_id: str = Field(description="The analyst who may use it, or the auditor.")
+    role: GrantRole = Field(
+        description="`analyst`: requests releases. `auditor`: reads the ledger, and no data."
+    )
     state: Literal["active", "revoked"] = Field(
         description="A revoked grant shows the analyst nothing; granting again reactivates it."
     )
     show_budget: bool = Field(description="Whether the analyst sees the budget's totals.")
-    allowance: AllowanceOut = Field(description="The analyst's share, and what is left of it.")
+    allowance: AllowanceOut | None = Field(
+        description="The analyst's share, and what is left of it; null for an auditor."
+    )
     within_account: Amounts = Field(
         description="The most that this analyst may spend of the whole budget: their allowances on"
         " all datasets that share it, added up, and at most the budget. 0 without an active grant.",
@@ -97,7 +110,10 @@ class GrantOut(BaseModel):
                 "principal_id": row.principal_id,
                 "state": row.state,
                 "show_budget": row.show_budget,
-                "allowance": AllowanceOut.of(repository.allowance_of(row), accountant),
+                "role": row.role,
+                "allowance": AllowanceOut.of(repository.allowance_of(row), accountant)
+                if row.role == "analyst"
+                else None,
                 "within_account": amounts(within_account, accountant),
                 "within_account_as_epsilon": as_epsilon.left(
                     within_account,

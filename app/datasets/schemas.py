@@ -233,7 +233,9 @@ class DatasetOut(BaseModel):
         description="`private`: within a budget. `public`: readable by every principal, no"
         " budget, usable as a public prior."
     )
-    role: Literal["custodian", "analyst", "reader"] = Field(description="The caller's role here.")
+    role: Literal["custodian", "analyst", "auditor", "reader"] = Field(
+        description="The caller's role here."
+    )
     dictionary: dict[str, Any] = Field(
         alias="schema", description="The data dictionary in its canonical form."
     )

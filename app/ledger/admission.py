@@ -21,6 +21,7 @@ from app.ledger.entries import AccountSuspended, append, forget_amounts
 from app.ledger.models import AccountRow, GrantRow
 from app.ledger.repository import Head, Position
 from app.ledger.terms import Terms
+from app.ledger.words import told
 from app.problems import BudgetExceeded, Conflict, HalftoneError, NotFound
 
 
@@ -201,7 +202,7 @@ class _Request:
         requested = terms.charge.as_wire(accountant)
         requested_as_epsilon = terms.charge_as_epsilon
         whose = "The dataset's budget" if scope == "account" else "Your allowance"
-        cost = f"The release costs {_told(requested, requested_as_epsilon)}."
+        cost = f"The release costs {told(requested, requested_as_epsilon)}."
         if not is_shown:
             return BudgetExceeded(
                 f"{cost} {whose} has less left; your grant does not show how much.",
@@ -218,7 +219,7 @@ class _Request:
         # Only one amount is named; the primary one comes first where both are exceeded.
         exceeded = terms.charge.primary > remaining.primary
         return BudgetExceeded(
-            f"{cost} {whose} has {_told(left, left_as_epsilon)} left.",
+            f"{cost} {whose} has {told(left, left_as_epsilon)} left.",
             requested=requested,
             requested_as_epsilon=requested_as_epsilon,
             spent=position.spent.as_wire(accountant),
@@ -237,16 +238,6 @@ class _Request:
         terms = self._terms
         units = largest_epsilon(left, terms.guarantee, terms.accountant, terms.approximate_delta)
         return None if units is None else from_units(units, EPSILON_UNIT)
-
-
-def _told(amounts: Mapping[str, str], in_epsilon: Mapping[str, str] | None) -> str:
-    """Amounts in words, without a delta of 0: `rho 0.02 (epsilon 1 at delta 0.000001)`."""
-    shown = {name: amount for name, amount in amounts.items() if (name, amount) != ("delta", "0")}
-    own = " and ".join(f"{name} {amount}" for name, amount in shown.items())
-    if in_epsilon is None:
-        return own
-    at = f" at delta {in_epsilon['delta']}" if in_epsilon["delta"] != "0" else ""
-    return f"{own} (epsilon {in_epsilon['epsilon']}{at})"
 
 
 def refund(

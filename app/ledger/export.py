@@ -13,16 +13,20 @@ with sorted keys and without spaces. The first previous hash is 64 zeros.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.database import Database
 from app.engine import strict_json
 from app.engine.strict_json import RepeatedKey
 from app.ledger import repository
+from app.ledger import snapshot as snapshots
 from app.ledger.chain import FIELDS, Entry, Link
+from app.ledger.snapshot import Snapshot
 from app.ledger.verification import AccountFacts, Verification, verify_chain
 
 FORMAT = "halftone-ledger-1"
@@ -40,15 +44,31 @@ def export_lines(session: Session, account_id: str) -> Iterator[str]:
     account = repository.account(session, account_id)
     if account is None:
         raise LookupError(account_id)
-    yield json.dumps({"format": FORMAT, "account": AccountFacts.of(account).as_json()})
+    yield _header_line(AccountFacts.of(account))
     for link in repository.links(session, account_id):
-        yield json.dumps(
-            {
-                "entry": link.entry.as_json(),
-                "previous_hash": link.previous_hash,
-                "hash": link.hash,
-            }
-        )
+        yield _entry_line(link)
+
+
+def pieces(database: Database, snapshot: Snapshot) -> Iterator[bytes]:
+    """The same lines with their ends, of a ledger as it stood, read a few entries at a time."""
+    yield f"{_header_line(snapshot.account)}\n".encode()
+    for link in snapshots.links(database, snapshot):
+        yield f"{_entry_line(link)}\n".encode()
+
+
+def etag(snapshot: Snapshot) -> str:
+    """A strong tag: the header, and the hash that covers every entry."""
+    covered = f"{_header_line(snapshot.account)}\n{snapshot.last} {snapshot.head_hash}"
+    return f'"{hashlib.sha256(covered.encode()).hexdigest()}"'
+
+
+def _header_line(account: AccountFacts) -> str:
+    return json.dumps({"format": FORMAT, "account": account.as_json()})
+
+
+def _entry_line(link: Link) -> str:
+    entry = link.entry.as_json()
+    return json.dumps({"entry": entry, "previous_hash": link.previous_hash, "hash": link.hash})
 
 
 def verify_export(lines: Iterable[str]) -> list[Verification]:

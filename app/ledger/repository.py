@@ -402,19 +402,34 @@ def links(session: Session, account_id: str) -> Iterator[Link]:
     Raises `ValueError` at an entry whose detail is not one JSON object, which the service never
     writes.
     """
+    # A long chain is never held in memory as a whole.
+    return _read(session, _links(account_id).execution_options(yield_per=1000))
+
+
+def some_links(
+    session: Session, account_id: str, *, after: int, last: int, limit: int
+) -> list[Link]:
+    """The entries beyond number `after` and up to `last`, at most `limit`; raises as `links`."""
+    number = LedgerRow.__table__.c.sequence
+    query = _links(account_id).where(number > after, number <= last).limit(limit)
+    return list(_read(session, query))
+
+
+def _links(account_id: str) -> Select[Any]:
     columns = LedgerRow.__table__.c
     # Raw text, before SQLAlchemy decodes it: a changed detail or time must be found here, and must
     # not stop the walk in a decoder.
     raw = {"detail": type_coerce(columns.detail, String), "at": type_coerce(columns.at, String)}
     chosen = [raw.get(name, columns[name]).label(name) for name in FIELDS]
-    rows = session.execute(
+    return (
         select(*chosen, columns.previous_hash, columns.hash)
         .where(columns.account_id == account_id)
         .order_by(columns.sequence)
-        # A long chain is never held in memory as a whole.
-        .execution_options(yield_per=1000)
     )
-    for row in rows:
+
+
+def _read(session: Session, query: Select[Any]) -> Iterator[Link]:
+    for row in session.execute(query):
         facts = row._asdict()
         previous_hash, own_hash = facts.pop("previous_hash"), facts.pop("hash")
         # A repeated key would be outside the hash, which covers what was parsed.

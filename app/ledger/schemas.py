@@ -198,7 +198,7 @@ class BudgetOut(BaseModel):
     )
     changes: int | None = Field(description="How often the budget was changed.", examples=[0])
     note: str | None = Field(description="What changes of the budget mean for the guarantee.")
-    allowance: AllowanceOut | None = Field(description="Null for the custodian.")
+    allowance: AllowanceOut | None = Field(description="Null for the custodian and auditors.")
 
     @classmethod
     def of(cls, view: BudgetView) -> BudgetOut:
@@ -309,9 +309,7 @@ class VerificationOut(BaseModel):
         description="Hash of the newest entry; keep it to prove later that nothing was cut off.",
         examples=[_SAMPLE_HASH],
     )
-    problems: list[str] | None = Field(
-        description="What does not add up; null for everyone but the custodian."
-    )
+    problems: list[str] | None = Field(description="What does not add up; null for analysts.")
 
     @classmethod
     def of(
@@ -323,6 +321,61 @@ class VerificationOut(BaseModel):
             head_hash=found.head_hash if shows_totals else None,
             problems=list(found.problems) if shows_problems else None,
         )
+
+
+class StatementLine(BaseModel):
+    """One entry of an account, in words."""
+
+    sequence: int = Field(description="Counts from 1 without gaps.", examples=[2])
+    at: str = Field(
+        description="When it was entered (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
+    )
+    kind: str = Field(description="As in the ledger.", examples=["charge"])
+    text: str = Field(
+        description="What happened.",
+        examples=["Release rl_k3v9xq2mzt7hsd4nw8cb charged for epsilon 1, made by mst."],
+    )
+    dataset_id: str = Field(description="The dataset that the entry concerns.")
+    release_id: str | None = Field(description="The release charged or given back.")
+    principal_id: str = Field(description="Who caused the entry: of a charge, the requester.")
+    guarantee: dict[str, str] | None = Field(
+        description="What the release asked for; null for other entries.",
+        examples=[{"epsilon": "1", "delta": "0.000001"}],
+    )
+    amount: Amounts = Field(
+        description="Charged or given back; on `opened` and `budget` the cap from here on."
+    )
+    spent_after: Amounts = Field(description="The running total after this entry.")
+
+
+class StatementSum(BaseModel):
+    """Entries of one kind, added up."""
+
+    entries: int = Field(description="How many there are.", examples=[3])
+    amount: Amounts = Field(description="The sum of their amounts.")
+
+
+class AccountStatementOut(BaseModel):
+    """The statement of an account as it stood at one moment."""
+
+    dataset_id: str = Field(description="The dataset that it was asked of.")
+    dataset_name: str = Field(description="Its name.", examples=["taxi"])
+    account_id: str = Field(description="The account, which several datasets may share.")
+    unit: dict[str, Any] = Field(
+        description="The privacy unit of the dataset.", examples=[{"kind": "row"}]
+    )
+    made_at: str = Field(
+        description="When the statement was made (UTC).", examples=["2030-01-31T12:00:00.000000Z"]
+    )
+    opening: EpsilonAmounts | None = Field(description="The budget that the account opened with.")
+    budget: BudgetOut = Field(description="The budget now: what was spent, and what remains.")
+    charges: StatementSum = Field(description="All charges, those given back included.")
+    refunds: StatementSum = Field(description="All that was given back.")
+    acknowledged: StatementSum = Field(
+        description="Charged again because the store had been put back to an earlier moment."
+    )
+    verification: VerificationOut = Field(description="Whether the ledger adds up.")
+    entries: list[StatementLine] = Field(description="Every entry, oldest first.")
 
 
 class AllowanceIn(BaseModel):

@@ -19,7 +19,7 @@ from app.engine.method import PublicFacts
 from app.engine.privacy.loss import Accountant
 from app.engine.schema import PrivacyUnit, Schema
 from app.ledger.models import AccountRow
-from app.problems import Conflict, FieldError, Invalid, NotFound
+from app.problems import Conflict, FieldError, Forbidden, Invalid, NotFound
 from app.releases.dictionaries import dictionary_of
 from app.releases.schemas import ReleaseIn
 from app.security.principals import Principal
@@ -86,8 +86,13 @@ def read_facts(
 
 
 def accepting(access: Access) -> AccountRow:
-    """The account to charge, if the dataset takes releases. Raises `Conflict`."""
+    """The account to charge, if the dataset takes releases of this principal.
+
+    Raises `Conflict`, and `Forbidden` for an auditor.
+    """
     dataset, account = access.dataset, access.account
+    if access.role == "auditor":
+        raise Forbidden("An auditor's grant shows the ledger and takes no releases.")
     if account is None:
         raise Conflict(
             "A public dataset has no budget and takes no releases; name it as `public_dataset`"

@@ -71,6 +71,15 @@ def visible_release(
     return None if found is None else (found[0], found[1])
 
 
+def certified_release(
+    session: Session, principal: Principal, release_id: str
+) -> tuple[ReleaseRow, DatasetRow] | None:
+    """The release and its dataset, for those who may read its certificate."""
+    query = _joined().where(_sees_certificate(principal), ReleaseRow.id == release_id)
+    found = session.execute(query).first()
+    return None if found is None else (found[0], found[1])
+
+
 def visible_among(session: Session, principal: Principal, release_ids: Collection[str]) -> set[str]:
     """Those of these releases that the principal may see."""
     ids = sorted(release_ids)
@@ -238,11 +247,11 @@ def samples_finished_before(session: Session, moment: datetime, limit: int) -> l
 
 
 def _visible(principal: Principal) -> Select[ReleaseRow, DatasetRow]:
-    return (
-        select(ReleaseRow, DatasetRow)
-        .join(DatasetRow, DatasetRow.id == ReleaseRow.dataset_id)
-        .where(_sees(principal))
-    )
+    return _joined().where(_sees(principal))
+
+
+def _joined() -> Select[ReleaseRow, DatasetRow]:
+    return select(ReleaseRow, DatasetRow).join(DatasetRow, DatasetRow.id == ReleaseRow.dataset_id)
 
 
 # Part of every query, so that a release that the caller may not see looks like one that does not
@@ -255,6 +264,12 @@ def _sees(principal: Principal) -> ColumnElement[bool]:
     if principal.is_analyst:
         seen.append(and_(ReleaseRow.visibility == "grantees", _granted(principal, "analyst")))
     return or_(*seen)
+
+
+def _sees_certificate(principal: Principal) -> ColumnElement[bool]:
+    """Whether the principal sees a release, or audits its dataset: a certificate holds no data."""
+    seen = _sees(principal)
+    return or_(seen, _granted(principal, "auditor")) if principal.is_auditor else seen
 
 
 def _granted(principal: Principal, role: str) -> ColumnElement[bool]:

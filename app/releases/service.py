@@ -57,6 +57,19 @@ def visible(
     return found
 
 
+def certified(
+    session: Session, principal: Principal, release_id: str
+) -> tuple[ReleaseRow, DatasetRow]:
+    """The release and its dataset, for those who may read its certificate.
+
+    These are all who see the release, and the dataset's auditors. Raises `NotFound` for others.
+    """
+    found = repository.certified_release(session, principal, release_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
 def started(session: Session, release_id: str) -> None:
     """A worker claimed the release's job, for the first time or after another was lost."""
     release = repository.release(session, release_id)

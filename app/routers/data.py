@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 # What `file_headers` sends, as the API page describes it.
@@ -36,3 +37,15 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
     # A compressing proxy may have marked the ETag as weak.
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in known or etag in known
+
+
+def gathered(pieces: Iterator[bytes], size_bytes: int = 2**16) -> Iterator[bytes]:
+    """Small pieces joined to larger ones: sending one takes a change of threads."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        if len(held) >= size_bytes:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)

@@ -1,4 +1,4 @@
-"""Grants: which analysts use a dataset, and how much of its budget."""
+"""Grants: which analysts use a dataset, and how much of its budget; who audits it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ router = APIRouter(prefix="/v1", tags=["grants"], route_class=ExactRoute)
     "/datasets/{dataset_id}/grants",
     status_code=201,
     operation_id="create_grant",
-    summary="Let an analyst use the dataset (custodian)",
-    description="Granting again after a revocation reactivates the same grant, with what it spent.",
+    summary="Let an analyst use the dataset, or an auditor read its ledger (custodian)",
+    description="Granting again after a revocation reactivates the same grant, with what it spent."
+    " A principal has one grant on a dataset, in one role.",
     responses={201: {"headers": MADE_HEADERS}, **refusing(403, 404, 409)},
 )
 def create_grant(
@@ -51,8 +52,9 @@ def create_grant(
             actor,
             dataset,
             principal_id=new.principal_id,
+            role=new.role,
             allowance=allowance_of(new.allowance, Accountant(account.accountant)),
-            show_budget=bool(new.show_budget),
+            show_budget=new.show_budget,
         )
         remember(session, attempt, 201, row.id)
     answer_made(
@@ -64,7 +66,7 @@ def create_grant(
 @router.get(
     "/datasets/{dataset_id}/grants",
     operation_id="list_grants",
-    summary="Who may use the dataset, revoked grants included (custodian)",
+    summary="Who may use or audit the dataset, revoked grants included (custodian)",
     responses=refusing(403, 404, 409),
 )
 def list_grants(
@@ -138,7 +140,7 @@ def replace_grant(
         actor,
         grants.get_grant(session, dataset, grant_id),
         allowance=allowance_of(terms.allowance, Accountant(account.accountant)),
-        show_budget=bool(terms.show_budget),
+        show_budget=terms.show_budget,
     )
     return _shown(session, account, [row])[0]
 
@@ -154,7 +156,7 @@ def replace_grant(
 def revoke_grant(
     dataset_id: DatasetId, grant_id: GrantId, actor: Caller, session: WriteSession
 ) -> None:
-    """The analyst can no longer see the dataset. Granting again reactivates the grant."""
+    """Its principal can no longer see the dataset. Granting again reactivates the grant."""
     dataset = own_dataset(session, actor, dataset_id)
     grants.revoke_grant(session, actor, grants.get_grant(session, dataset, grant_id))
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from app.access import permission, reading
 from app.engine.privacy.loss import Accountant
 from app.integrity import ledgers
-from app.ledger import budgets
-from app.ledger.schemas import BudgetChangeIn, BudgetOut, LedgerLine, VerificationOut
+from app.ledger import budgets, export, snapshot, statement
+from app.ledger.schemas import (
+    AccountStatementOut,
+    BudgetChangeIn,
+    BudgetOut,
+    LedgerLine,
+    VerificationOut,
+)
 from app.problems import PreconditionFailed, PreconditionRequired
-from app.routers.dependencies import Caller, ReadSession, WriteSession
+from app.routers.data import FILE_HEADERS, etag_matches, file_headers, gathered
+from app.routers.dependencies import Caller, DatabaseDep, ReadSession, WriteSession
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery
 from app.routers.paths import DatasetId
@@ -37,8 +45,8 @@ def _etag(budget: BudgetOut) -> str:
 def get_budget(
     dataset_id: DatasetId, principal: Caller, session: ReadSession, response: Response
 ) -> BudgetOut:
-    """The custodian sees the totals. An analyst sees their own allowance, and the totals if the
-    grant shows them. Send its ETag as `If-Match` to change the budget."""
+    """The custodian and auditors see the totals. An analyst sees their own allowance, and the
+    totals if the grant shows them. Send its ETag as `If-Match` to change the budget."""
     access = permission.open_dataset(session, principal, dataset_id)
     shown = BudgetOut.of(reading.budget(session, access))
     response.headers["ETag"] = _etag(shown)
@@ -96,9 +104,9 @@ def _expect_match(if_match: str | None, etag: str) -> None:
     "/datasets/{dataset_id}/ledger",
     operation_id="list_ledger",
     summary="Entries of the ledger, oldest first",
-    description="The custodian reads the whole ledger of the dataset's account, including the"
-    " entries of its other datasets. An analyst reads the lines of their own releases on this"
-    " dataset.",
+    description="The custodian and auditors read the whole ledger of the dataset's account,"
+    " including the entries of its other datasets. An analyst reads the lines of their own releases"
+    " on this dataset.",
     responses=refusing(404),
 )
 def list_ledger(
@@ -130,5 +138,97 @@ def verify_ledger(
     return VerificationOut.of(
         found,
         shows_totals=access.shows_budget,
-        shows_problems=access.role == "custodian",
+        shows_problems=access.reads_account,
     )
+
+
+_EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The ledger as JSON Lines: the account, then each entry with its hashes.",
+        "headers": FILE_HEADERS,
+        "content": {"application/jsonl": {"schema": {"type": "string"}}},
+    },
+    304: {"description": "Unchanged since the ETag that was sent."},
+    **refusing(403, 404, 409),
+}
+
+
+@router.head("/datasets/{dataset_id}/ledger/export", include_in_schema=False)
+@router.get(
+    "/datasets/{dataset_id}/ledger/export",
+    operation_id="export_ledger",
+    summary="The ledger in a form that can be verified by itself (custodian, auditors)",
+    response_class=StreamingResponse,
+    responses=_EXPORT,
+)
+def export_ledger(
+    request: Request,
+    dataset_id: DatasetId,
+    principal: Caller,
+    session: ReadSession,
+    database: DatabaseDep,
+    if_none_match: Annotated[
+        str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
+    ] = None,
+) -> Response:
+    """The whole account, as `halftone export` writes it; `halftone verify --file` checks it.
+
+    HEAD gives the same headers and no body.
+    """
+    access = permission.accountable(session, principal, dataset_id)
+    taken = snapshot.take(session, reading.account_of(access).id)
+    etag = export.etag(taken)
+    headers = file_headers(f"{taken.account.id}-ledger.jsonl", etag)
+    if etag_matches(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    pieces = iter(()) if request.method == "HEAD" else export.pieces(database, taken)
+    return StreamingResponse(gathered(pieces), media_type="application/jsonl", headers=headers)
+
+
+_STATEMENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The statement: a page to read and print, or JSON.",
+        "model": AccountStatementOut,
+        "content": {"text/html": {"schema": {"type": "string"}}},
+    },
+    **refusing(403, 404, 409),
+}
+
+
+@router.get(
+    "/datasets/{dataset_id}/ledger/statement",
+    operation_id="get_account_statement",
+    summary="The account in plain words, to be printed (custodian, auditors)",
+    response_class=StreamingResponse,
+    responses=_STATEMENT,
+)
+def get_account_statement(
+    dataset_id: DatasetId,
+    principal: Caller,
+    session: ReadSession,
+    database: DatabaseDep,
+    form: Annotated[
+        Literal["html", "json"], Query(alias="format", description="`html` is one page to print.")
+    ] = "html",
+) -> Response:
+    """Opening budget, every charge and refund with its running total, what remains, and whether it
+    adds up. People are named by their ids alone."""
+    access = permission.accountable(session, principal, dataset_id)
+    account = reading.account_of(access)
+    taken = snapshot.take(session, account.id)
+    head = statement.head(
+        taken,
+        reading.budget(session, access),
+        ledgers.verify(session, account.id),
+        dataset_id=access.dataset.id,
+        dataset_name=access.dataset.name,
+        unit=access.dataset.unit,
+    )
+    links = snapshot.links(database, taken)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    if form == "json":
+        pieces, media_type = statement.as_json(head, links), "application/json"
+    else:
+        pieces, media_type = statement.as_page(head, links), "text/html; charset=utf-8"
+        headers["Content-Security-Policy"] = statement.PAGE_CSP
+    return StreamingResponse(gathered(pieces), media_type=media_type, headers=headers)

@@ -438,7 +438,7 @@ def get_certificate(
     The signature is over the canonical form of all the rest: JSON in ASCII with sorted keys,
     without spaces.
     """
-    release, dataset = service.visible(session, principal, release_id)
+    release, dataset = service.certified(session, principal, release_id)
     if budget:
         reading.check_totals(session, principal, dataset.id)
     made = certificates.certificate(session, release, dataset, shows_totals=budget)

@@ -106,6 +106,7 @@ def _principal(row: ApiKeyRow, owner: PrincipalRow) -> Principal | None:
         is_admin=owner.is_admin,
         is_custodian=owner.is_custodian,
         is_analyst=owner.is_analyst,
+        is_auditor=owner.is_auditor,
         key_id=row.id,
     )
 

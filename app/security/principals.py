@@ -14,5 +14,6 @@ class Principal:
     is_admin: bool
     is_custodian: bool
     is_analyst: bool
+    is_auditor: bool = False
     # The API key that the request came with; None for work that no request asked for.
     key_id: str | None = None

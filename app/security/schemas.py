@@ -36,9 +36,10 @@ Roles = Annotated[
     list[Role],
     Field(
         min_length=1,
-        max_length=3,
+        max_length=4,
         description="admin (principals, settings; sees no data), custodian (own datasets),"
-        " analyst (granted datasets). Roles add up.",
+        " analyst (granted datasets), auditor (ledgers of granted datasets; sees no data). Roles"
+        " add up.",
     ),
 ]
 
@@ -88,7 +89,7 @@ class PrincipalOut(BaseModel):
     name: str = Field(description="Unique among principals.", examples=["Ada"])
     roles: list[Role] = Field(
         description="admin (principals, settings; sees no data), custodian (own datasets),"
-        " analyst (granted datasets)."
+        " analyst (granted datasets), auditor (ledgers of granted datasets; sees no data)."
     )
     state: Literal["active", "disabled"] = Field(
         description="The keys of a disabled principal do not work."

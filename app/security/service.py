@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 
 from app.database import format_time, new_id, now
 from app.names import look_alike
-from app.problems import Conflict, FieldError, Forbidden, Invalid, NotFound
+from app.problems import Conflict, FieldError, Invalid, NotFound
 from app.security import audit, repository
 from app.security.authentication import is_usable
 from app.security.keys import digest_of, new_key, prefix_of
 from app.security.models import ApiKeyRow, PrincipalRow
 from app.security.principals import Principal
 
-Role = Literal["admin", "custodian", "analyst"]
-ROLES: tuple[Role, ...] = ("admin", "custodian", "analyst")
+Role = Literal["admin", "custodian", "analyst", "auditor"]
+ROLES: tuple[Role, ...] = ("admin", "custodian", "analyst", "auditor")
 # A hundred years; beyond, datetimes could overflow.
 LONGEST_LIFE = timedelta(days=36500)
 
@@ -33,7 +33,7 @@ class MadeKey:
 
 
 def roles_of(row: PrincipalRow | Principal) -> list[Role]:
-    held = (row.is_admin, row.is_custodian, row.is_analyst)
+    held = (row.is_admin, row.is_custodian, row.is_analyst, row.is_auditor)
     return [role for role, holds in zip(ROLES, held, strict=True) if holds]
 
 
@@ -48,6 +48,7 @@ def create_principal(
         is_admin="admin" in roles,
         is_custodian="custodian" in roles,
         is_analyst="analyst" in roles,
+        is_auditor="auditor" in roles,
         state="active",
         created_at=now(),
     )
@@ -80,7 +81,9 @@ def change_principal(
         _expect_free(session, name, row.id)
         changed["name"] = row.name = name
     if roles is not None and set(roles) != set(roles_of(row)):
-        row.is_admin, row.is_custodian, row.is_analyst = (role in roles for role in ROLES)
+        row.is_admin, row.is_custodian, row.is_analyst, row.is_auditor = (
+            role in roles for role in ROLES
+        )
         changed["roles"] = roles_of(row)
     if state is not None and state != row.state:
         changed["state"] = row.state = state
@@ -205,15 +208,6 @@ def revoke_key(session: Session, actor: Principal | None, principal_id: str, key
     row.revoked_at = moment
     session.flush()
     _audit(session, actor, "key.revoked", owner.id, key_id=row.id, prefix=row.prefix)
-
-
-def expect_audit_reader(actor: Principal) -> str | None:
-    """Whose entries the caller may read: None for all, an id for those of its datasets."""
-    if actor.is_admin:
-        return None
-    if actor.is_custodian:
-        return actor.id
-    raise Forbidden("This needs the admin or the custodian role.")
 
 
 def _expect_free(session: Session, name: str, own_id: str | None = None) -> None:

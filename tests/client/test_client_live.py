@@ -143,6 +143,51 @@ def test_an_analyst_works_within_an_allowance(custodian: Halftone, server: LiveS
     assert any(line["action"].startswith("grant") for line in custodian.audit())
 
 
+def test_an_analyst_samples_a_shared_release_at_no_charge(custodian: Halftone, server: LiveServer):
+    dataset = custodian.upload(spec("to share"), table(140))
+    release = custodian.release(dataset, "independent", {"epsilon": 0.4}, rows=20)
+    analyst = custodian.create_principal("Bea", roles=["analyst"])
+    custodian.grant(dataset, analyst)
+    spent = custodian.budget(dataset)["spent"]
+    with Halftone(server.url, custodian.create_key(analyst)["key"]) as client:
+        assert client.releases(dataset) == []
+        custodian.set_visibility(release, "grantees")
+        (found,) = client.releases(dataset)
+        sample = client.sample(found, 30, seed=7)
+        assert len(client.download(sample)) == 30
+        assert client.certificate(found)["guarantee"]["epsilon"] == "0.4"
+        assert client.ledger(dataset) == []
+        client.delete_sample(sample)
+        with pytest.raises(halftone_client.NotAllowed):
+            client.delete_sample(found.samples[0])
+        with pytest.raises(halftone_client.NotAllowed):
+            client.set_visibility(found, "public")
+    assert custodian.budget(dataset)["spent"] == spent
+
+
+def test_an_auditor_prints_the_statement(custodian: Halftone, server: LiveServer, tmp_path: Path):
+    dataset = custodian.upload(spec("to audit"), table(160))
+    release = custodian.release(dataset, "independent", {"epsilon": 0.4}, rows=20)
+    auditor = custodian.create_principal("Otto", roles=["auditor"])
+    custodian.grant(dataset, auditor, role="auditor")
+    with Halftone(server.url, custodian.create_key(auditor)["key"]) as client:
+        (seen,) = client.datasets()
+        assert seen["role"] == "auditor"
+        stated = client.account_statement(seen)
+        assert [line["kind"] for line in stated["entries"]] == ["opened", "charge"]
+        assert stated["budget"]["remaining"]["epsilon"] == "0.6"
+        assert stated["verification"]["ok"]
+        page = client.save_account_statement(seen, tmp_path / "statement.html").read_text()
+        assert f"Release {release.id} charged for epsilon 0.4" in page
+        lines = client.export_ledger(seen, tmp_path / "ledger.jsonl").read_text().splitlines()
+        assert len(lines) == 3
+        assert client.certificate(release)["charge"]["epsilon"] == "0.4"
+        assert {line["subject"] for line in client.audit()} == {dataset.id}
+        for forbidden in (client.get_release, client.samples, client.measurements):
+            with pytest.raises(halftone_client.NotFound):
+                forbidden(release)
+
+
 def test_many_coroutines_share_one_client_and_one_budget(server: LiveServer):
     async def tour() -> tuple[int, int]:
         async with AsyncHalftone(server.url, ADMIN_KEY) as client:

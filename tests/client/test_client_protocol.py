@@ -103,6 +103,7 @@ def test_the_public_surface_is_pinned():
     }  # fmt: skip
     methods = {name for name in vars(Halftone) if not name.startswith("_")}
     assert methods == {
+        "account_statement",
         "audit",
         "budget",
         "cancel",
@@ -119,6 +120,7 @@ def test_the_public_surface_is_pinned():
         "delete_report",
         "delete_sample",
         "download",
+        "export_ledger",
         "get_release",
         "get_sample",
         "grant",
@@ -144,6 +146,7 @@ def test_the_public_surface_is_pinned():
         "sample",
         "samples",
         "save",
+        "save_account_statement",
         "save_bundle",
         "schema",
         "set_budget",
@@ -577,6 +580,25 @@ class BrokenStream(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self):
         for chunk in self:
             yield chunk
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("export_ledger", "/v1/datasets/ds_1/ledger/export"),
+        ("save_account_statement", "/v1/datasets/ds_1/ledger/statement"),
+    ],
+)
+def test_a_ledger_and_its_statement_are_written_to_files(call, tmp_path, method, path):
+    script = Script(httpx.Response(200, content=b"every entry"))
+    target = tmp_path / "file"
+    assert call(script, method, "ds_1", target) == target
+    assert target.read_bytes() == b"every entry"
+    assert script.requests[0].url.path == path
+    refused = Script(problem(403))
+    with pytest.raises(halftone_client.NotAllowed):
+        call(refused, method, "ds_1", tmp_path / "other")
+    assert list(tmp_path.iterdir()) == [target]
 
 
 @pytest.mark.parametrize("method", ["download", "save"])

@@ -26,7 +26,7 @@ PAYMENTS = ("Cash", "Credit Card")
 FORM_NAME = "taxi.csv"
 SHOWN_KEY = "hk_" + "x" * 43
 _PATIENCE_S = 90
-_TEXTS = ("text/csv", "application/jsonl", "text/plain", "text/event-stream")
+_TEXTS = ("text/csv", "application/jsonl", "text/plain", "text/html", "text/event-stream")
 
 DICTIONARY: dict[str, Any] = {
     "fields": [
@@ -321,6 +321,9 @@ class Teller:
         self.ask("set_budget", "PUT", f"{at}/budget", headers={"If-Match": tag}, json=change)
         self.ask("list_ledger", "GET", f"{at}/ledger")
         self.ask("verify_ledger", "GET", f"{at}/ledger/verification")
+        self.ask("export_ledger", "GET", f"{at}/ledger/export")
+        for form in ("html", "json"):
+            self.ask("get_account_statement", "GET", f"{at}/ledger/statement?format={form}")
 
     def rest(self) -> None:
         self.ask("list_synthesizers", "GET", "/v1/synthesizers")

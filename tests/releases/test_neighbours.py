@@ -38,6 +38,16 @@ PUBLISHED = (
     "/samples",
 )
 SHARED_WITH = ("grantee", "stranger")
+BOOKS = (
+    "",
+    "/schema",
+    "/budget",
+    "/ledger",
+    "/ledger/verification",
+    "/ledger/export",
+    "/ledger/statement",
+    "/ledger/statement?format=json",
+)
 
 EXACT: list[int] = []
 """Real rows of each report, in the order made: the custodian's."""
@@ -151,7 +161,7 @@ def _plain(seen: Any) -> Any:
     # Of the service's own key, over ids and times.
     seen = re.sub(rb'"(public_key|value)": ?"[A-Za-z0-9+/]{42,86}=+"', rb'"\1":"*"', seen)
     seen = re.sub(rb"of the \d+ bytes of the archive", b"of the archive", seen)
-    return re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", b"time", seen)
+    return re.sub(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{6}Z)?", b"time", seen)
 
 
 def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]) -> list[Answer]:
@@ -210,7 +220,13 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
         ana.ask("POST" if part == "/cancel" else "GET", f"/v1/releases/{failing}{part}")
     ana.ask("GET", "/v1/releases")
     ana.ask("GET", f"/v1/datasets/{dataset}/ledger")
-    return [*ana.seen, *(answer for other in others for answer in other.seen)]
+    auditor = Reader(service, "auditor")
+    for part in BOOKS:
+        auditor.ask("GET", f"/v1/datasets/{dataset}{part}")
+    auditor.ask("GET", f"/v1/releases/{release}/certificate")
+    auditor.ask("GET", f"/v1/releases/{failing}/certificate")
+    auditor.ask("GET", "/v1/audit")
+    return [answer for reader in (ana, *others, auditor) for answer in reader.seen]
 
 
 def share(service: World, release: str, ana: Reader, others: Sequence[Reader]) -> None:
@@ -263,6 +279,8 @@ def test_nobody_but_the_custodian_can_tell_neighbours_apart(
             dataset = upload(service, table, host)
             service.grant(dataset, "ana", show_budget=True)
             service.grant(dataset, "grantee")
+            service.add_person("auditor", "auditor")
+            service.grant(dataset, "auditor", role="auditor", show_budget=True)
             monkeypatch.setattr("app.jobs.fit.Kernel", PublicAnswers)
 
             def fail() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from halftone_client import wire
-from halftone_client.flows import waiting
+from halftone_client.flows import files, waiting
 from halftone_client.progress import Report
 from halftone_client.protocol import Body, Call, Flow, Service, path_to
 from halftone_client.records import Dataset, Record, id_of
@@ -143,6 +145,28 @@ def verify_ledger(service: Service, dataset: DatasetRef) -> Flow[Record]:
     """Whether the ledger's chain of hashes holds and its sum equals what counts as spent."""
     path = path_to("datasets", id_of(dataset), "ledger", "verification")
     return Record((yield from service.get(path)))
+
+
+def export_ledger(
+    service: Service, dataset: DatasetRef, path: str | os.PathLike[str]
+) -> Flow[Path]:
+    """Write the whole ledger to a file that can be verified by itself (custodian, auditors)."""
+    call = Call("GET", path_to("datasets", id_of(dataset), "ledger", "export"))
+    return (yield from files.written(service, call, path))
+
+
+def account_statement(service: Service, dataset: DatasetRef) -> Flow[Record]:
+    """Every entry of the account in words, with totals and verification (custodian, auditors)."""
+    path = path_to("datasets", id_of(dataset), "ledger", "statement")
+    return Record((yield from service.get(path, format="json")))
+
+
+def save_account_statement(
+    service: Service, dataset: DatasetRef, path: str | os.PathLike[str]
+) -> Flow[Path]:
+    """Write the statement of the account as one HTML page to print (custodian, auditors)."""
+    call = Call("GET", path_to("datasets", id_of(dataset), "ledger", "statement"))
+    return (yield from files.written(service, call, path))
 
 
 def ingest_report(service: Service, dataset: DatasetRef) -> Flow[Record]:

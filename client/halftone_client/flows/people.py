@@ -26,7 +26,7 @@ def principals(service: Service) -> Flow[list[Record]]:
 
 
 def create_principal(service: Service, name: str, *, roles: Sequence[str]) -> Flow[Record]:
-    """A principal with roles among admin, custodian and analyst (admin)."""
+    """A principal with roles among admin, custodian, analyst and auditor (admin)."""
     body = {"name": name, "roles": list(roles)}
     return Record((yield from service.post(path_to("principals"), body, makes=True)))
 
@@ -91,11 +91,17 @@ def grant(
     dataset: DatasetRef,
     principal: PrincipalRef,
     *,
+    role: Literal["analyst", "auditor"] = "analyst",
     allowance: Mapping[str, wire.Amount] | None = None,
     show_budget: bool = False,
 ) -> Flow[Record]:
-    """Let an analyst use a dataset, within an allowance if one is given (custodian)."""
-    body: dict[str, Any] = {"principal_id": id_of(principal), "show_budget": show_budget}
+    """Let an analyst use a dataset, within an allowance if one is given (custodian).
+
+    With the role "auditor" the principal reads the whole ledger, and no data; it has no allowance.
+    """
+    body: dict[str, Any] = {"principal_id": id_of(principal), "role": role}
+    if show_budget:
+        body["show_budget"] = True
     if allowance is not None:
         body["allowance"] = wire.amounts(allowance)
     path = path_to("datasets", id_of(dataset), "grants")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +15,10 @@ import pandas as pd
 
 from halftone_client import wire
 from halftone_client.errors import Conflict
-from halftone_client.flows import waiting
+from halftone_client.flows import files, waiting
 from halftone_client.flows.datasets import DatasetRef
 from halftone_client.progress import Report
-from halftone_client.protocol import Body, Call, Flow, Pause, Service, Sink, Write, path_to
+from halftone_client.protocol import Body, Call, Flow, Pause, Service, Sink, path_to
 from halftone_client.records import Preflight, Record, Release, Sample, id_of
 
 ReleaseRef = str | Release
@@ -197,7 +196,7 @@ def save(
     chosen = format or target.suffix.removeprefix(".").lower()
     if chosen not in _READERS:
         raise ValueError(f"format {chosen!r} is none of {', '.join(_READERS)}")
-    with _partial(target) as sink:
+    with files.whole_file(target) as sink:
         yield from _data(service, sample, chosen, sink)
     return target
 
@@ -228,33 +227,14 @@ def save_bundle(
     It holds the first sample, or those that `samples` names. `halftone-client verify` checks it.
     """
     named = None if samples is None else ",".join(id_of(sample) for sample in samples)
-    target, where = Path(path), path_to("releases", id_of(release), "bundle")
-    with _partial(target) as sink:
-        yield from service.call(Call("GET", where, params={"samples": named}, sink=sink))
-    return target
+    where = path_to("releases", id_of(release), "bundle")
+    return (yield from files.written(service, Call("GET", where, params={"samples": named}), path))
 
 
 def signing_keys(service: Service) -> Flow[list[Record]]:
     """The public halves of the keys that sign bundles and certificates, the current one first."""
     found = yield from service.get(path_to("keys", "signing"))
     return [Record(key) for key in found["keys"]]
-
-
-@contextmanager
-def _partial(target: Path) -> Iterator[Sink]:
-    """A sink beside the target, which takes its place if all goes well."""
-    partial = target.with_name(target.name + ".part")
-
-    @contextmanager
-    def sink() -> Iterator[Write]:
-        with partial.open("wb") as file:
-            yield file.write
-
-    try:
-        yield sink
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _request(
