@@ -250,6 +250,8 @@ def sample_shared(service: World, release: str, others: Sequence[Reader], host: 
         other.ask("GET", f"/v1/samples/{sample}")
         other.ask("GET", f"/v1/samples/{sample}/data")
         other.ask("DELETE", f"/v1/samples/{sample}")
+    others[-1].ask("GET", f"{at}/report?format=html")
+    others[-1].ask_bundle(f"{at}/bundle")
 
 
 def report_beside(service: World, release: str, ana: Reader, host: ChildHost) -> None:

@@ -12,7 +12,7 @@ from release_world import Client, World, colours, world
 from app.ledger.models import GrantRow
 from app.releases import feed
 from app.releases.models import ReleaseRow
-from app.security.models import ApiKeyRow
+from app.security.models import ApiKeyRow, PrincipalRow
 
 SIGHT = {
     "requester": {"custodian", "requester"},
@@ -222,6 +222,11 @@ def test_a_revoked_grant_takes_the_sight_of_shared_releases_at_once(service: Wor
     assert streams._allowed({pair}) == set()
     assert case.by("grantee").get(case.path).status_code == 404
     assert not case.listed_by("grantee")
+    service.grant(case.dataset, "stranger")
+    assert case.listed_by("stranger")
+    with service.database.write() as session:
+        session.get_one(PrincipalRow, service.principal_id("stranger")).is_analyst = False
+    assert not case.listed_by("stranger")
     _revoke(service, case.dataset, "requester")
     assert case.by("requester").get(case.path).status_code == 200
 
