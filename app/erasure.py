@@ -19,6 +19,8 @@ from app.database import Database, now
 from app.datasets import repository
 from app.datasets.staging import StagingArea
 from app.problems import Unavailable
+from app.publications import repository as published
+from app.publications import service as publications
 from app.queue import jobs
 from app.releases import repository as released
 from app.releases import service as releases
@@ -50,6 +52,7 @@ def erase(
     collections = [row.id]
     if with_releases:
         collections += releases.purge(session, row.id)
+        collections += publications.withdraw_of_dataset(session, row.id, principal.id)
     if row.state != "erased":
         row.state, row.erased_at = "erased", now()
         audit.record(
@@ -77,6 +80,13 @@ def purge(database: Database, settings: Settings, collections: list[str]) -> Non
         sweep_staging(database, settings)
         # Last: it empties the log, which still holds older images of the deleted pages.
         reclaim(database)
+
+
+def purge_publication(database: Database, publication_id: str) -> None:
+    """Delete the archive of a publication, after the transaction that withdrew it; raises as
+    `purge`."""
+    with _bytes_remain("The publication is withdrawn: its files can no longer be read."):
+        BlobStore(database).delete(publication_id)
 
 
 def purge_sample(database: Database, sample_id: str) -> None:
@@ -118,7 +128,7 @@ def finish_interrupted(database: Database, settings: Settings) -> None:
     """
     sweep_staging(database, settings)
     with database.read() as session:
-        found = [*repository.leftovers(session), *released.leftovers(session)]
+        found = _leftovers(session)
     for collection in found:
         with contextlib.suppress(_NeededAgain):
             BlobStore(database).delete(collection, unit=partial(_unneeded, database, collection))
@@ -130,8 +140,14 @@ def finish_interrupted(database: Database, settings: Settings) -> None:
 def _unneeded(database: Database, collection: str) -> Iterator[Session]:
     """A unit of work as long as nothing refers to the collection."""
     with database.write() as session:
-        if not repository.leftovers(session, collection) and not released.leftovers(
-            session, collection
-        ):
+        if not _leftovers(session, collection):
             raise _NeededAgain
         yield session
+
+
+def _leftovers(session: Session, collection: str | None = None) -> list[str]:
+    return [
+        *repository.leftovers(session, collection),
+        *released.leftovers(session, collection),
+        *published.leftovers(session, collection),
+    ]

@@ -31,11 +31,13 @@ from app.routers import (
     keys,
     ledger,
     principals,
+    publications,
     releases,
     reports,
     samples,
     synthesizers,
 )
+from app.routers.anonymous import AnonymousReaders
 from app.routers.health import Supervised
 from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
@@ -86,6 +88,7 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
     app.state.keyring = Keyring(settings)
     app.state.catalogue = Catalogue(settings)
     app.state.refusals = HiddenRefusals()
+    app.state.anonymous = AnonymousReaders(settings)
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
     app.add_middleware(bodies.BoundedBodies, settings=settings)
@@ -96,6 +99,7 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
         samples,
         bundles,
         reports,
+        publications,
         synthesizers,
         grants,
         principals,

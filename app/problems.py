@@ -9,10 +9,12 @@ HalftoneError
 ├── Conflict                  409
 │   ├── BudgetExceeded
 │   └── NotReady
+├── Gone                      410
 ├── PreconditionFailed        412
 ├── PreconditionRequired      428
 ├── TooLarge                  413
 ├── UnsupportedMedia          415
+├── RangeNotSatisfiable       416
 ├── Invalid                   422
 ├── TooManyRequests           429
 ├── HeadTooLarge              431
@@ -129,6 +131,12 @@ class MethodNotAllowed(HalftoneError):
     status, slug, title = 405, "method-not-allowed", "Method not allowed"
 
 
+class Gone(HalftoneError):
+    """It was published and has been withdrawn; the response says when and why."""
+
+    status, slug, title = 410, "gone", "Withdrawn"
+
+
 class TooSlow(HalftoneError):
     """The body stopped arriving, or arrives too slowly; the connection is closed."""
 
@@ -207,6 +215,17 @@ class TooLarge(HalftoneError):
     """The body exceeds a limit of the service, which the detail names."""
 
     status, slug, title = 413, "too-large", "Request too large"
+
+
+class RangeNotSatisfiable(HalftoneError):
+    """The file has no byte of the range that was asked for; `Content-Range` tells its size."""
+
+    status, slug, title = 416, "range-not-satisfiable", "Range not satisfiable"
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(
+            f"The file has {size_bytes} bytes.", headers={"Content-Range": f"bytes */{size_bytes}"}
+        )
 
 
 class UnsupportedMedia(HalftoneError):

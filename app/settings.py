@@ -97,6 +97,21 @@ class Settings(BaseSettings):
         20, ge=1, description="Failed authentications per client and key prefix in a window."
     )
     auth_window_s: float = Field(60, gt=0, description="Length of that window.")
+    public_catalogue: bool = Field(
+        False, description="Whether publications are read without a key."
+    )
+    catalogue_title: str = Field(
+        "Synthetic data", min_length=1, description="Title of the catalogue of publications."
+    )
+    catalogue_publisher: str = Field(
+        "Halftone", min_length=1, description="Who publishes it, as catalogues elsewhere name them."
+    )
+    anonymous_requests: int = Field(
+        120, ge=1, description="Requests without a key that one address may send in a minute."
+    )
+    anonymous_at_once: int = Field(
+        2, ge=1, description="Requests without a key that are answered at the same time."
+    )
     log_level: str = Field("INFO", description="Level of the server's log.")
 
     @property

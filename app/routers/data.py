@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+
+from app.problems import RangeNotSatisfiable
 
 # What `file_headers` sends, as the API page describes it.
 FILE_HEADERS: dict[str, Any] = {
@@ -28,6 +31,30 @@ def file_headers(name: str, etag: str) -> dict[str, str]:
         # A browser must not guess that a table is HTML and run it.
         "X-Content-Type-Options": "nosniff",
     }
+
+
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
+
+
+def byte_range(asked: str | None, if_range: str | None, etag: str, size_bytes: int) -> slice | None:
+    """The bytes that a `Range` header asks for (RFC 9110, section 14); None for the whole file.
+
+    What asks for several ranges, or in other units, gets the whole file, and so does one whose
+    `If-Range` names another version. Raises `RangeNotSatisfiable`.
+    """
+    found = _RANGE.fullmatch((asked or "").strip())
+    if found is None or found.groups() == ("", ""):
+        return None
+    if if_range is not None and if_range.strip() != etag:
+        return None
+    first, last = found.groups()
+    if first == "":
+        start, stop = max(size_bytes - int(last), 0), size_bytes
+    else:
+        start, stop = int(first), size_bytes if last == "" else min(int(last) + 1, size_bytes)
+    if start >= stop:
+        raise RangeNotSatisfiable(size_bytes)
+    return slice(start, stop)
 
 
 def etag_matches(if_none_match: str | None, etag: str) -> bool:

@@ -60,6 +60,11 @@ TAGS = [
         "description": "How good a release is; only the custodian sees exact figures.",
     },
     {
+        "name": "publications",
+        "description": "Releases that their custodian published: find, cite, download, verify them."
+        " No key is needed where the operator has made the catalogue public.",
+    },
+    {
         "name": "synthesizers",
         "description": "The available methods, and the form that each takes as `params`.",
     },
@@ -82,9 +87,11 @@ _MEANINGS = {
     408: "The body arrived too slowly; the connection is closed.",
     409: "The state of the resource does not allow this. If it is still being made, the"
     " response has `Retry-After`.",
+    410: "It was published and has been withdrawn; the response says when and why.",
     412: "The resource has changed since its ETag was read.",
     413: "The body is too large, or your stored data fill the space that you are allowed.",
     415: "The body's media type is not supported here.",
+    416: "The file has no byte of the range that was asked for.",
     422: "Fields must be corrected; each is named with a remedy.",
     428: "Send `If-Match` with the ETag that was read.",
     429: "Too many failed authentications from this address.",
@@ -98,11 +105,23 @@ _PROBLEMS: dict[int, HalftoneError] = {
     404: problems.NotFound(),
     408: problems.TooSlow(),
     409: problems.Conflict("The dataset is erased and takes no releases."),
+    410: problems.Gone(
+        "The publication was withdrawn: Column `fare` was published in cents.",
+        extra={
+            "publication_title": "Taxi trips in the city centre, synthetic, 2029",
+            "version": 1,
+            "published_at": "2030-01-31T12:00:00.000000Z",
+            "withdrawn_at": "2030-02-01T09:30:00.000000Z",
+            "reason": "Column `fare` was published in cents.",
+            "superseded_by": None,
+        },
+    ),
     412: problems.PreconditionFailed(
         "The budget or its spending changed since you read it. Read it again, then decide."
     ),
     413: problems.TooLarge("The body may have at most 1048576 bytes."),
     415: problems.UnsupportedMedia("Send the body as application/json."),
+    416: problems.RangeNotSatisfiable(184320),
     422: problems.Invalid(
         "The request has fields that must be corrected.",
         errors=[

@@ -16,4 +16,7 @@ GrantId = Annotated[str, Path(description="Id of the grant (`gr_...`).", max_len
 PrincipalId = Annotated[
     str, Path(description="Id of the principal (`pr_...`).", max_length=_LONGEST)
 ]
+PublicationId = Annotated[
+    str, Path(description="Id of the publication (`pb_...`).", max_length=_LONGEST)
+]
 KeyId = Annotated[str, Path(description="Id of the key (`ky_...`).", max_length=_LONGEST)]

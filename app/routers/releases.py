@@ -16,6 +16,7 @@ from app.access import reading
 from app.access.permission import open_dataset
 from app.idempotency import Attempt
 from app.problems import PROBLEM_TYPE
+from app.publications import service as publications
 from app.releases import (
     admission,
     certificates,
@@ -275,6 +276,8 @@ def set_visibility(
     stands in `visibility_requested` until the custodian sets a visibility, this one or another.
     """
     settled = visibility.put(session, principal, release_id, form.visibility)
+    if settled.decided and form.visibility != "public":
+        publications.expect_unpublished(session, settled.release.id)
     response.status_code = 200 if settled.decided else 202
     return views.release(session, keyring, principal, settled.release, settled.dataset)
 

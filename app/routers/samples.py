@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from app import erasure
 from app.idempotency import Attempt
+from app.publications import service as publications
 from app.releases import downloads, sampling, service, views
 from app.releases import samples as sample_life
 from app.releases.downloads import Format, Rendering, StoredSample
@@ -54,11 +55,7 @@ def request_sample(
     settings: SettingsDep,
     session: WriteSession,
 ) -> SampleOut:
-    """Rows from the release's model and a seed. They are free, because no private data is read.
-
-    Everyone who sees the release may ask, and sees all its samples. The stored bytes count as the
-    caller's.
-    """
+    """Rows from the release's model and a seed. They are free, because no private data is read."""
     accepted = sampling.request(session, principal, release_id, form, attempt, settings)
     answer_made(request, response, f"/v1/samples/{accepted.sample_id}", replayed=accepted.replayed)
     sample, release, _ = sample_life.visible(session, principal, accepted.sample_id)
@@ -98,15 +95,16 @@ def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> 
     status_code=204,
     operation_id="delete_sample",
     summary="Delete a sample",
-    responses={204: {"description": "Deleted."}, **refusing(403, 404)},
+    responses={204: {"description": "Deleted."}, **refusing(404, 409)},
 )
 def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep) -> Response:
     """The rows are permanently deleted. The same rows can be made again from the seed.
 
-    For who asked for it and for the dataset's custodian.
-    """
+    409 for a sample that is part of a publication."""
     with database.write() as session:
-        sample_life.delete(session, sample_life.deletable(session, principal, sample_id))
+        sample, release, _ = sample_life.visible(session, principal, sample_id)
+        publications.expect_unpublished(session, release.id, sample.id)
+        sample_life.delete(session, sample)
     # After the commit, so that no row refers to bytes that are gone.
     erasure.purge_sample(database, sample_id)
     return Response(status_code=204)

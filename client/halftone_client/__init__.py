@@ -27,6 +27,7 @@ from halftone_client.errors import (
     TooManyRequests,
     UploadRejected,
     ValidationFailed,
+    Withdrawn,
 )
 from halftone_client.protocol import Retry
 from halftone_client.records import Dataset, Preflight, QualityReport, Record, Release, Sample
@@ -58,4 +59,5 @@ __all__ = [
     "TooManyRequests",
     "UploadRejected",
     "ValidationFailed",
+    "Withdrawn",
 ]

@@ -38,7 +38,7 @@ class AsyncHalftone:
     def __init__(
         self,
         base_url: str,
-        key: str,
+        key: str | None = None,
         *,
         timeout_s: float = 60.0,
         retry: Retry | None = None,
@@ -90,6 +90,12 @@ class AsyncHalftone:
     report_page = _awaited(flows.reports.report_page)
     make_report = _awaited(flows.reports.make_report)
     delete_report = _awaited(flows.reports.delete_report)
+
+    publish = _awaited(flows.publications.publish)
+    publications = _awaited(flows.publications.publications)
+    publication = _awaited(flows.publications.publication)
+    save_publication = _awaited(flows.publications.save_publication)
+    withdraw = _awaited(flows.publications.withdraw)
 
     wait = _awaited(flows.waiting.wait)
 

@@ -30,7 +30,8 @@ def _blocking(
 
 
 class Halftone:
-    """A service at `base_url`, spoken to with an API key.
+    """A service at `base_url`, spoken to with an API key; without one,
+    only what is published can be read.
 
     Every method blocks until its answer is there. What makes something is safe to repeat and
     is repeated when the connection breaks. One client may be shared by threads. Close it, or
@@ -40,7 +41,7 @@ class Halftone:
     def __init__(
         self,
         base_url: str,
-        key: str,
+        key: str | None = None,
         *,
         timeout_s: float = 60.0,
         retry: Retry | None = None,
@@ -92,6 +93,12 @@ class Halftone:
     report_page = _blocking(flows.reports.report_page)
     make_report = _blocking(flows.reports.make_report)
     delete_report = _blocking(flows.reports.delete_report)
+
+    publish = _blocking(flows.publications.publish)
+    publications = _blocking(flows.publications.publications)
+    publication = _blocking(flows.publications.publication)
+    save_publication = _blocking(flows.publications.save_publication)
+    withdraw = _blocking(flows.publications.withdraw)
 
     wait = _blocking(flows.waiting.wait)
 

@@ -11,6 +11,7 @@ HalftoneError
     ├── NotFound              404
     ├── Conflict              409, and 412: it was changed meanwhile
     │   └── BudgetExceeded    409, what was asked for does not fit the budget
+    ├── Withdrawn             410, a publication that was taken back
     ├── TooLarge              413
     ├── ValidationFailed      400, 415 and 422: what is wrong stands in `errors`
     ├── TooManyRequests       429
@@ -146,6 +147,14 @@ class Conflict(RequestRefused):
     """The request does not go with the present state."""
 
 
+class Withdrawn(RequestRefused):
+    """It was published and has been taken back; `reason` says why."""
+
+    @property
+    def reason(self) -> str:
+        return str(self.problem.get("reason") or "")
+
+
 class TooLarge(RequestRefused):
     """The body is larger than the service accepts."""
 
@@ -234,6 +243,7 @@ _BY_STATUS: Mapping[int, type[RequestRefused]] = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    410: Withdrawn,
     412: Conflict,
     413: TooLarge,
     415: ValidationFailed,

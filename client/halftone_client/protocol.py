@@ -132,7 +132,7 @@ class Service:
     """Where the service is and how to call it. The key stays out of its `repr`."""
 
     base_url: str
-    key: str
+    key: str | None
     retry: Retry
 
     def call(self, call: Call) -> Flow[httpx.Response]:
@@ -172,7 +172,9 @@ class Service:
             return response
 
     def _headers(self, call: Call) -> dict[str, str]:
-        headers = {"Accept": "*/*", "Authorization": f"Bearer {self.key}", **call.headers}
+        headers = {"Accept": "*/*", **call.headers}
+        if self.key is not None:
+            headers["Authorization"] = f"Bearer {self.key}"
         if call.makes:
             headers["Idempotency-Key"] = str(uuid.uuid4())
         return headers

@@ -71,7 +71,9 @@ def upgrade() -> None:
         sa.Column("principal_id", sa.String(length=32), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("citation", sa.JSON(), nullable=False),
+        sa.Column("words", sa.Text(), nullable=False),
         sa.Column("samples", sa.JSON(), nullable=False),
+        sa.Column("listing", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("withdrawn_at", sa.String(27), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
@@ -87,6 +89,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("series_id", "version", name=op.f("uq_publications_series_id_version")),
     )
     op.create_index(op.f("ix_publications_release_id"), "publications", ["release_id"])
+    op.create_index("ix_publications_state", "publications", ["state", "created_at", "id"])
 
 
 def downgrade() -> None:

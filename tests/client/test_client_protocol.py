@@ -99,7 +99,7 @@ def test_the_public_surface_is_pinned():
         "HalftoneError", "JobFailed", "NotAllowed", "NotAuthenticated", "NotFound", "Preflight",
         "QualityReport", "Record", "Release", "RequestRefused", "Retry", "Sample", "ServiceFailed",
         "ServiceUnavailable", "ServiceUnreachable", "Timeout", "TooLarge", "TooManyRequests",
-        "UploadRejected", "ValidationFailed",
+        "UploadRejected", "ValidationFailed", "Withdrawn",
     }  # fmt: skip
     methods = {name for name in vars(Halftone) if not name.startswith("_")}
     assert methods == {
@@ -157,6 +157,11 @@ def test_the_public_surface_is_pinned():
         "synthesizers",
         "upload",
         "verify_ledger",
+        "publish",
+        "publications",
+        "publication",
+        "save_publication",
+        "withdraw",
         "wait",
     }
 

@@ -26,7 +26,10 @@ PAYMENTS = ("Cash", "Credit Card")
 FORM_NAME = "taxi.csv"
 SHOWN_KEY = "hk_" + "x" * 43
 _PATIENCE_S = 90
-_TEXTS = ("text/csv", "application/jsonl", "text/plain", "text/html", "text/event-stream")
+_TEXTS = (
+    "text/csv", "text/html", "text/markdown", "application/jsonl", "text/plain",
+    "text/event-stream",
+)  # fmt: skip
 
 DICTIONARY: dict[str, Any] = {
     "fields": [
@@ -171,6 +174,7 @@ class Teller:
         release = self.release(dataset, secret)
         sample = self.samples(release)
         self.report(release)
+        self.publish(release)
         cancelled = self.cancel(dataset)
         self.books(dataset)
         self.rest()
@@ -302,6 +306,25 @@ class Teller:
         self.ask("delete_report", "DELETE", at, status=204)
         self.ask("request_report", "POST", at, status=202)
         self._until_succeeded("get_report", at)
+
+    def publish(self, release: str) -> None:
+        form = {
+            "release": release,
+            "title": "Taxi trips in the city centre, synthetic, 2029",
+            "abstract": "Synthetic trips. They keep how shifts, payment and fares go together.",
+            "license": "CC-BY-4.0",
+            "creators": [{"name": "City statistics office"}],
+            "keywords": ["taxi", "mobility"],
+        }
+        first = self.ask("create_publication", "POST", "/v1/publications", status=201, json=form)
+        at = f"/v1/publications/{first.json()['id']}"
+        for form_name in ("json", "jsonld", "html"):
+            self.ask("list_publications", "GET", f"/v1/publications?format={form_name}")
+            self.ask("get_publication", "GET", f"{at}?format={form_name}")
+        self.ask("get_publication_bundle", "GET", f"{at}/bundle")
+        self.ask("get_publication_file", "GET", f"{at}/files/README.md")
+        reason = {"reason": "Column `fare` was published in cents."}
+        self.ask("withdraw_publication", "DELETE", at, status=204, json=reason)
 
     def cancel(self, dataset: str) -> str:
         """The last of three has not been claimed yet: it is cancelled and refunded."""

@@ -1,5 +1,5 @@
 """What the service can be asked, one flow each, by subject."""
 
-from halftone_client.flows import datasets, people, releases, reports, waiting
+from halftone_client.flows import datasets, people, publications, releases, reports, waiting
 
-__all__ = ["datasets", "people", "releases", "reports", "waiting"]
+__all__ = ["datasets", "people", "publications", "releases", "reports", "waiting"]
