@@ -15,9 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.database import Database, now
+from app.problems import Unavailable
 from app.security import audit
 from app.signing.models import SigningKeyRow
-from app.storage.encryption import Keyring
+from app.storage.encryption import Keyring, StorageKeyError
 from app.storage.models import SecretRow
 from app.storage.secrets import secret, wrapped_key
 
@@ -25,6 +26,10 @@ ALGORITHM = "Ed25519"
 PREFIX = "sg_"
 # 100 bits: nobody finds a second key of the same id.
 _ID_CHARACTERS = 20
+_SEALED = (
+    "The signing key is sealed under another master key than this server has: start the server with"
+    " the store's own key."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,15 @@ def key_id(public: bytes) -> str:
 def current(session: Session, keyring: Keyring) -> SigningKey:
     """The key that signs; made at the first call, in a write unit.
 
-    Raises `MasterKeyMissing` or `SealBroken`.
+    Raises `Unavailable` in a process that has another master key than the store.
     """
     row = _current(session)
     if row is None:
         return _make(session, keyring)
-    return SigningKey.of(secret(session, keyring, row.id))
+    try:
+        return SigningKey.of(secret(session, keyring, row.id))
+    except StorageKeyError:
+        raise Unavailable(_SEALED, retry_after_s=60) from None
 
 
 def prepare(database: Database, keyring: Keyring) -> None:

@@ -13,9 +13,10 @@ from pydantic import SecretStr
 
 from app import cli
 from app.integrity import rotation
+from app.problems import Unavailable
 from app.settings import Settings
 from app.signing import keys
-from app.storage.encryption import Keyring, StorageKeyError
+from app.storage.encryption import Keyring
 from app.storage.models import SecretRow
 from app.storage.secrets import is_wrapped
 
@@ -65,13 +66,13 @@ def test_the_private_half_is_sealed_and_follows_the_master_key(tmp_path: Path) -
         with desk.database.read() as session:
             stored = session.get_one(SecretRow, key).value
             assert is_wrapped(stored)
-            with pytest.raises(StorageKeyError):
+            with pytest.raises(Unavailable):
                 keys.current(session, Keyring(Settings()))
         fresh = SecretStr(base64.b64encode(os.urandom(32)).decode())
         settings = desk.app.state.settings
         new = Keyring(settings.model_copy(update={"master_key": fresh}))
         rotation.rotate(desk.database, Keyring(settings), new)
-        with pytest.raises(StorageKeyError):
+        with pytest.raises(Unavailable):
             signed_by(desk, b"data")
         assert signed_by(desk, b"data", master_key=fresh) == (key, signature)
 
