@@ -424,7 +424,7 @@ def get_measurements(
     operation_id="get_certificate",
     summary="The privacy certificate of a release",
     response_model=None,
-    responses={200: {"model": CertificateOut}, **refusing(404, 409)},
+    responses={200: {"model": CertificateOut}, **refusing(403, 404, 409)},
 )
 def get_certificate(
     release_id: ReleaseId,
