@@ -302,3 +302,4 @@ def test_nobody_but_the_custodian_can_tell_neighbours_apart(
     assert {200, 202, 403, 409, 422} <= set(statuses)
     assert sum(b'"state":"succeeded"' in body for _, _, body in seen[0]) >= 6
     assert any(b'"state":"failed"' in body for _, _, body in seen[0])
+    assert any(b'"sampling_error"' in body for _, _, body in seen[0])

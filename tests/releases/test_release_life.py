@@ -105,7 +105,7 @@ def test_measurements_can_be_asked_for_conditionally_and_by_head(service: World)
 def test_nothing_is_published_before_the_release_succeeded(service: World) -> None:
     dataset = service.add_dataset()
     release = service.custodian.release(dataset).json()["id"]
-    for part in ("measurements", "certificate"):
+    for part in ("measurements", "certificate", "statement"):
         answer = service.custodian.get(f"/v1/releases/{release}/{part}")
         assert answer.status_code == 409
         assert answer.headers["retry-after"]
@@ -125,3 +125,11 @@ def test_a_repeated_key_gives_the_first_answer_and_one_charge(service: World) ->
     other = service.custodian.post(path, wanted(rows=5), headers=headers)
     assert other.status_code == 422
     assert len(service.custodian.get("/v1/releases").json()["items"]) == 1
+
+
+def test_a_release_of_before_there_were_statements_has_none(service: World) -> None:
+    service.custodian.release(service.add_dataset())
+    # This world's runs store no statement.
+    release = service.run_fit(colours(200))
+    assert service.custodian.get(f"/v1/releases/{release}/certificate").status_code == 200
+    assert service.custodian.get(f"/v1/releases/{release}/statement").status_code == 404

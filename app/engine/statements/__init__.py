@@ -7,6 +7,14 @@ sample and the measurements), the known law of the noise, and public facts. No p
 from app.engine.statements.making import Released, stated, stated_and_pictured
 from app.engine.statements.pictures import Pictures
 from app.engine.statements.sample import KeptRows
-from app.engine.statements.statement import Statement
+from app.engine.statements.statement import StatedDistance, Statement
 
-__all__ = ["KeptRows", "Pictures", "Released", "Statement", "stated", "stated_and_pictured"]
+__all__ = [
+    "KeptRows",
+    "Pictures",
+    "Released",
+    "StatedDistance",
+    "Statement",
+    "stated",
+    "stated_and_pictured",
+]

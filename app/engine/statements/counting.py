@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 
 class SampleCounts:
-    """Counts the rows of one sample; a column grouped by one object is looked up once.
+    """Counts the rows of one sample; each grouping of a column is looked up once.
 
     Each entity counts with at most `max_rows` rows; of more, all rows weigh less.
     """
 
     def __init__(self, sample: SampleRows, max_rows: int) -> None:
-        self._known: dict[tuple[str, int], tuple[Grouping, NDArray[np.int32]]] = {}
+        self._known: dict[tuple[str, Grouping], NDArray[np.int32]] = {}
         self.sample = sample
         self._entity: NDArray[np.int64] | None = None
         self._row_weights: Floats | None = None
@@ -47,14 +47,23 @@ class SampleCounts:
         rows = np.bincount(self._entity).astype(np.float64)
         return float(rows.sum() ** 2 / max((rows**2).sum(), 1.0))
 
+    @property
+    def unit(self) -> NDArray[np.int64]:
+        """The number of each row's unit, from 0: its entity, or the row itself."""
+        return np.arange(self.sample.rows) if self._entity is None else self._entity
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a unit may have several rows."""
+        return self._entity is not None
+
     def cells(self, name: str, grouping: Grouping) -> NDArray[np.int32]:
         """The cell of each row, int32."""
-        key = (name, id(grouping))
-        if key not in self._known:
-            # The grouping is kept with it, so that no other object takes its id.
+        cells = self._known.get((name, grouping))
+        if cells is None:
             cells = grouping.cell_of(self.sample.codes[name]).astype(np.int32)
-            self._known[key] = (grouping, cells)
-        return self._known[key][1]
+            self._known[name, grouping] = cells
+        return cells
 
     def counts(
         self, columns: Sequence[str], groupings: Sequence[Grouping], rule: Contribution
@@ -65,10 +74,12 @@ class SampleCounts:
         for name, grouping in zip(columns, groupings, strict=True):
             flat = flat * grouping.cells + self.cells(name, grouping)
         size = prod(shape)
-        if self._entity is None or rule.rule == "rows":
-            return np.bincount(flat, self._row_weights, minlength=size).reshape(shape).astype(float)
-        cell, weight = self._of_entities(flat, size, rule)
-        return np.bincount(cell, weight, minlength=size).reshape(shape)
+        cell: NDArray[Any] = flat
+        weight = self._row_weights
+        if self._entity is not None and rule.rule != "rows":
+            cell, weight = self._of_entities(flat, size, rule)
+        counts: Floats = np.bincount(cell, weight, minlength=size).astype(np.float64)
+        return counts.reshape(shape)
 
     def _of_entities(
         self, cells: NDArray[Any], size: int, rule: Contribution

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.inference.shrinkage import independent_counts
+from app.engine.privacy.queries import Noise
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +41,8 @@ DEVIATIONS = 2.0
 # others an even choice.
 MOST_CELLS = 2**13
 _NODES = 32
+# The share of rows that the sample's prior has in all cells alike.
+_ELSEWHERE = 0.005
 _LEAST_SPREAD = 1e-6
 _BISECTIONS = 30
 # Of more cells, an even choice says enough of their spread.
@@ -55,11 +58,11 @@ class EstimatedDistance:
 
 
 def estimated_distance(
-    noisy: Floats, variance: Floats, synthetic: Floats, total: tuple[float, float]
+    noisy: Floats, variance: Floats, noise: Noise, synthetic: Floats, total: tuple[float, float]
 ) -> EstimatedDistance:
     """Of the exact shares from the synthetic ones; arrays of one shape, an axis for each column.
 
-    total: the best estimate of the sum of the exact counts, and its variance.
+    noise: its law. total: the best estimate of the sum of the exact counts, and its variance.
     """
     rows, rows_variance = total
     error = math.sqrt(rows_variance)
@@ -68,14 +71,14 @@ def estimated_distance(
     variance = np.broadcast_to(variance, noisy.shape)
     shares = synthetic / synthetic.sum()
     independent = independent_counts(noisy, float(variance.mean()), rows)
-    # A count of 0 in the sample leaves room for one that it did not draw.
-    modelled = rows * (synthetic + 0.5) / (synthetic.sum() + 0.5 * synthetic.size)
+    # A cell that the sample lacks may have rows all the same.
+    modelled = rows * ((1 - _ELSEWHERE) * shares + _ELSEWHERE / shares.size)
     target = rows * shares
     flat = noisy.ravel(), variance.ravel()
     columns = noisy.ndim
     taken = 1 + (sum(noisy.shape) - columns if columns > 1 else 0)
-    apart = _Prior.fitted(*flat, independent.ravel(), taken)
-    near = _Prior.fitted(*flat, modelled.ravel(), 1)
+    apart = _Prior.fitted(*flat, noise, independent.ravel(), taken)
+    near = _Prior.fitted(*flat, noise, modelled.ravel(), 1)
     cells = _Cells.of(noisy, variance, target)
     high = cells.distance(apart.expected, apart.high)
     low = cells.distance(near.expected, near.low)
@@ -108,7 +111,9 @@ class _Prior:
     high: float
 
     @classmethod
-    def fitted(cls, noisy: Floats, variance: Floats, expected: Floats, taken: int) -> _Prior:
+    def fitted(
+        cls, noisy: Floats, variance: Floats, noise: Noise, expected: Floats, taken: int
+    ) -> _Prior:
         """The spreads b at which sum (z - m)^2 / (v + b m^2) is the upper quantile, the mean and
         the lower quantile of its chi-square law (Paule and Mandel 1982; Viechtbauer 2007).
 
@@ -126,14 +131,21 @@ class _Prior:
                 low, high = (middle, high) if is_low else (low, middle)
             return math.exp(low)
 
-        levels = (_chi_square(free, DEVIATIONS), float(free), _chi_square(free, -DEVIATIONS))
+        levels = [_sum_of_squares(free, noise, way * DEVIATIONS) for way in (1, 0, -1)]
         return cls(expected, *(spread_at(level) for level in levels))
 
 
-def _chi_square(free: int, deviations: float) -> float:
-    """A quantile of the chi-square law (Wilson and Hilferty 1931)."""
-    part = 2 / (9 * free)
-    return free * max(1 - part + deviations * math.sqrt(part), 0.0) ** 3
+def _sum_of_squares(free: int, noise: Noise, deviations: float) -> float:
+    """A quantile of the sum of that many squares of standardised noise; at 0 its mean.
+
+    By a chi-square law of the same mean and variance, which of one square is 2, and 5 if the noise
+    is Laplace distributed (Wilson and Hilferty 1931).
+    """
+    if not deviations:
+        return float(free)
+    scale = 1.0 if noise == "gaussian" else 2.5
+    part = 2 * scale / (9 * free)
+    return float(free * max(1 - part + deviations * math.sqrt(part), 0.0) ** 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ import numpy as np
 from app.engine.grouping import Grouping
 from app.engine.privacy.queries import Contribution, Count, Measurement
 from app.engine.schema import PrivacyUnit, Schema
+from app.engine.statements.combinations import ListedCombinations
 from app.engine.statements.counting import SampleCounts
 from app.engine.statements.noisy import LEAST_VARIANCE, Floats, NoisyTable
 
 # Cells that are added up in all to get columns and pairs out of larger tables: some seconds.
 MOST_SUMMED = 2**30
-# A larger table of one pair is compared with no sample: it would fill the worker's memory.
-MOST_CELLS = 2**24
+# A larger table is compared with no sample: a dozen arrays of its size would be needed.
+MOST_CELLS = 2**22
 
 Columns = tuple[str, ...]
 
@@ -44,7 +45,8 @@ class Evidence:
         """Shares that the exact ones are not below, two standard deviations to the safe side."""
         rows, variance = self.total
         sure = self.noisy.values - 2 * np.sqrt(self.noisy.variance)
-        return np.clip(sure / max(rows + 2 * math.sqrt(variance), 1.0), 0, 1)
+        shares: Floats = np.clip(sure / max(rows + 2 * math.sqrt(variance), 1.0), 0, 1)
+        return shares
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Answers:
     counts: SampleCounts
     tables: Sequence[NoisyTable]
     sizes: Sequence[Measurement]
+    combinations: Sequence[ListedCombinations]
     _summed: int = field(default=0)
 
     @classmethod
@@ -69,14 +72,22 @@ class Answers:
         found = [NoisyTable.of(each, schema, unit) for each in measured]
         names = set(counts.sample.codes)
         tables = [each for each in found if each is not None and set(each.columns) <= names]
-        return cls(schema, unit, counts, tables, [each for each in measured if is_size(each)])
+        listed = [ListedCombinations.of(each, schema, counts) for each in measured]
+        return cls(
+            schema,
+            unit,
+            counts,
+            tables,
+            [each for each in measured if is_size(each)],
+            [each for each in listed if each is not None],
+        )
 
     def about(self, columns: Columns) -> Evidence | None:
         """All that was measured of these columns, over the cells in which they were first counted:
         those of the dictionary if any question used them."""
         lead = self._lead(columns)
         if lead is None:
-            return None
+            return self._of_combinations(columns)
         groupings = tuple(lead.groupings[lead.columns.index(name)] for name in columns)
         if prod(grouping.cells for grouping in groupings) > MOST_CELLS:
             return None
@@ -90,6 +101,17 @@ class Answers:
         ]
         noisy = found.with_([each for each in others if each is not None])
         return Evidence(noisy, self._synthetic(lead, columns, groupings), self._total(noisy))
+
+    def is_counted(self, columns: Columns) -> bool:
+        """Whether a question counted these columns, alone or with others."""
+        return any(set(each.columns) >= set(columns) for each in self.tables)
+
+    def _of_combinations(self, columns: Columns) -> Evidence | None:
+        for each in self.combinations:
+            found = each.about(columns)
+            if found is not None:
+                return Evidence(*found, found[0].total)
+        return None
 
     def _lead(self, columns: Columns) -> NoisyTable | None:
         direct = [each for each in self.tables if set(each.columns) == set(columns)]
@@ -123,7 +145,8 @@ class Answers:
         joint = self.counts.counts(lead.columns, lead.groupings, lead.rule)
         dropped = tuple(axis for axis, name in enumerate(lead.columns) if name not in columns)
         kept = [name for name in lead.columns if name in columns]
-        return joint.sum(axis=dropped).transpose([kept.index(name) for name in columns])
+        kept_cells: Floats = joint.sum(axis=dropped)
+        return kept_cells.transpose([kept.index(name) for name in columns])
 
     def _total(self, noisy: NoisyTable) -> tuple[float, float]:
         estimates = [noisy.total]

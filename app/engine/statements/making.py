@@ -106,9 +106,11 @@ class _Making:
         columns = {column.name: self._column(column.name) for column in self.columns}
         numbers = list(self._one_way_numbers())
         numeric = [column for column in self.columns if is_numeric(column)]
-        found = correlations(self._numbers(numeric)) if len(numeric) > 1 else np.zeros((0, 0))
+        found = np.full((len(numeric), len(numeric)), np.nan)
+        if released.sample.rows:
+            found = correlations(self._numbers(numeric))
         place = {column.name: number for number, column in enumerate(numeric)}
-        pairs = []
+        pairs: list[StatedDistance] = []
         for first, second in combinations(self.columns, 2):
             evidence = self.answers.about((first.name, second.name))
             if evidence is None and len(pairs) >= MOST_PAIRS:
@@ -135,7 +137,11 @@ class _Making:
 
     def _measured(self, columns: Columns, evidence: Evidence) -> StatedDistance:
         found = estimated_distance(
-            evidence.noisy.values, evidence.noisy.variance, evidence.synthetic, evidence.total
+            evidence.noisy.values,
+            evidence.noisy.variance,
+            evidence.noisy.noise,
+            evidence.synthetic,
+            evidence.total,
         )
         high = found.high
         if evidence.counts_rows:
@@ -176,6 +182,8 @@ class _Making:
         self, columns: Columns, groupings: Sequence[Grouping], known: Interval, note: str
     ) -> StatedDistance:
         """Measured all the same, if the method asked how far its model is off."""
+        if self.answers.is_counted(columns):
+            note = notes.TOO_MANY_CELLS
         cells = prod(grouping.cells for grouping in groupings)
         low, high = known
         if any(bound.covers(columns, groupings) for bound in self._bounds):
@@ -186,7 +194,7 @@ class _Making:
                 columns, "measured", cells, interval=interval, note=notes.OWN_BOUND
             )
         is_known = low >= 5e-5 or high < 1
-        is_modelled = len(self.answers.tables) > 0
+        is_modelled = len(self.released.answers) > 0
         return StatedDistance(
             columns,
             "implied by the model" if is_modelled else "not measured",

@@ -97,8 +97,8 @@ class NoisyTable:
         for other in others:
             precision = precision + 1 / other.variance
             weighted = weighted + other.values / other.variance
-            # A mean of several is nearer to normal than one of them.
-            noise = "gaussian"
+            # The heavier tails decide, though a mean is nearer to normal than one of its terms.
+            noise = "laplace" if "laplace" in (noise, other.noise) else "gaussian"
         return NoisyTable(
             self.columns, self.groupings, self.rule, weighted / precision, 1 / precision, noise
         )

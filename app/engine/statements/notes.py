@@ -15,6 +15,7 @@ NO_PAIR = (
     "no question of the release counted this pair; an interval holds what its columns and the"
     " method's own questions say"
 )
+TOO_MANY_CELLS = "counted in more cells than are compared here"
 OWN_BOUND = "the method measured how far its model is off, and not the counts themselves"
 
 
