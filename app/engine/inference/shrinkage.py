@@ -103,7 +103,7 @@ def shrink_counts(noisy: NDArray[np.int64], noise: CountNoise, total: float) -> 
     return _posterior(noisy, expected, spread(noisy, expected, noise.variance), noise)
 
 
-def independent_counts(noisy: NDArray[Any], variance: float, total: float) -> Floats:
+def independent_counts(noisy: NDArray[np.int64], variance: float, total: float) -> Floats:
     """The expected counts if the columns were independent; equal counts if there is one column.
 
     The one-way sums of a column are shrunk towards their mean, the more the larger their noise

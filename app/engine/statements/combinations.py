@@ -106,27 +106,42 @@ class ListedCombinations:
     def _cells_of(
         self, columns: Sequence[int], places: NDArray[np.int64], shape: Sequence[int]
     ) -> NDArray[np.int64]:
+        """The flat cells of combinations of these columns, in the order of the columns given."""
         offsets = np.cumsum([0, *(grouping.cells for grouping in self.groupings)])
+        # Items rise in a combination, and so do their columns.
+        position = np.argsort(np.argsort(columns))
         flat = np.zeros(len(places), dtype=np.int64)
         for axis, (column, cells) in enumerate(zip(columns, shape, strict=True)):
-            flat = flat * cells + self.query.tuples.items[places, axis] - offsets[column]
+            item = self.query.tuples.items[places, position[axis]]
+            flat = flat * cells + item - offsets[column]
         return flat
 
-    def about(self, names: tuple[str, ...]) -> tuple[NoisyTable, Floats] | None:
-        """Noisy and synthetic counts of these columns' combinations, flat, if two are listed."""
+    def about(self, names: tuple[str, ...]) -> FoundCombinations | None:
+        """Those of these columns, if two at least are listed."""
         if not set(names) <= set(self.query.columns):
             return None
-        columns = tuple(sorted(self.query.columns.index(name) for name in names))
-        places = self.sets.get(columns)
+        columns = [self.query.columns.index(name) for name in names]
+        places = self.sets.get(tuple(sorted(columns)))
         if places is None or len(places) < 2:
             return None
-        variance = max(self.measured.variance, LEAST_VARIANCE)
+        groupings = tuple(self.groupings[column] for column in columns)
         noisy = NoisyTable(
             names,
-            tuple(self.groupings[self.query.columns.index(name)] for name in names),
+            groupings,
             Contribution("distinct", limit=self.query.limit),
             self.measured.values[places].astype(np.float64),
-            np.full(1, variance),
+            np.full(1, max(self.measured.variance, LEAST_VARIANCE)),
             self.measured.noise,
         )
-        return noisy, self.synthetic[places]
+        shape = [grouping.cells for grouping in groupings]
+        cells = self._cells_of(columns, places, shape)
+        return FoundCombinations(noisy, self.synthetic[places], cells)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundCombinations:
+    """Noisy and synthetic counts of some columns' combinations, flat, and the flat cell of each."""
+
+    noisy: NoisyTable
+    synthetic: Floats
+    cells: NDArray[np.int64]

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,9 @@ def estimated_distance(
         return EstimatedDistance(1.0, 0.0, 1.0)
     variance = np.broadcast_to(variance, noisy.shape)
     shares = synthetic / synthetic.sum()
-    independent = independent_counts(noisy, float(variance.mean()), rows)
+    # Only sums of it are taken, for which it need not be whole.
+    counts: Any = noisy
+    independent = independent_counts(counts, float(variance.mean()), rows)
     # A cell that the sample lacks may have rows all the same.
     modelled = rows * ((1 - _ELSEWHERE) * shares + _ELSEWHERE / shares.size)
     target = rows * shares

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.queries import Contribution, Count, Measurement
@@ -28,12 +29,26 @@ Columns = tuple[str, ...]
 class Evidence:
     """Noisy counts of some columns' cells, the sample's under the same rule, and their sum.
 
-    total: the best estimate of the sum of the exact counts, and its variance.
+    total: the best estimate of the sum of the exact counts, and its variance. cells: where only
+    some cells were counted, the flat numbers of these; the arrays then hold them alone.
     """
 
     noisy: NoisyTable
     synthetic: Floats
     total: tuple[float, float]
+    cells: NDArray[np.int64] | None = None
+
+    def on_grid(self) -> Evidence:
+        """The same with an axis for each column; cells that were not counted have 0, exactly."""
+        if self.cells is None:
+            return self
+        shape = tuple(grouping.cells for grouping in self.noisy.groupings)
+        values, variance, synthetic = (np.zeros(prod(shape)) for _ in range(3))
+        values[self.cells] = self.noisy.values
+        variance[self.cells] = self.noisy.variance
+        synthetic[self.cells] = self.synthetic
+        noisy = replace(self.noisy, values=values.reshape(shape), variance=variance.reshape(shape))
+        return Evidence(noisy, synthetic.reshape(shape), self.total)
 
     @property
     def counts_rows(self) -> bool:
@@ -110,7 +125,7 @@ class Answers:
         for each in self.combinations:
             found = each.about(columns)
             if found is not None:
-                return Evidence(*found, found[0].total)
+                return Evidence(found.noisy, found.synthetic, found.noisy.total, found.cells)
         return None
 
     def _lead(self, columns: Columns) -> NoisyTable | None:

@@ -107,7 +107,7 @@ class _Making:
         numbers = list(self._one_way_numbers())
         numeric = [column for column in self.columns if is_numeric(column)]
         found = np.full((len(numeric), len(numeric)), np.nan)
-        if released.sample.rows:
+        if len(numeric) > 1 and released.sample.rows:
             found = correlations(self._numbers(numeric))
         place = {column.name: number for number, column in enumerate(numeric)}
         pairs: list[StatedDistance] = []

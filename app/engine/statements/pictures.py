@@ -91,14 +91,15 @@ def pictured(
     bars, evidence = [], {}
     for column in columns:
         check()
-        evidence[column.name] = answers.about((column.name,))
+        counted = answers.about((column.name,))
+        evidence[column.name] = None if counted is None else counted.on_grid()
         bars.append(_bars(answers, column, evidence[column.name]))
     pairs = []
     for first, second in combinations(columns, 2):
         check()
         found = answers.about((first.name, second.name))
         if found is not None:
-            pairs.append(_pair(first, second, found))
+            pairs.append(_pair(first, second, found.on_grid()))
     return Pictures(bars, pairs, list(_associations(answers, columns, check)))
 
 

@@ -166,6 +166,20 @@ def test_numbers_of_rows_have_intervals() -> None:
     assert numbers["correlation", ("x", "z"), None].interval is None
 
 
+def test_text_has_no_numbers() -> None:
+    text = Schema.parse(
+        {
+            "fields": [
+                {"name": n, "type": "string", "constraints": {"enum": ["a", "b"]}} for n in "uv"
+            ]
+        }
+    )
+    kept = KeptRows(text)
+    kept.see(Table({name: np.arange(10) % 2 for name in "uv"}, 10))
+    found = stated(Released(text, ROW, [], kept.rows(entities=False)))
+    assert (found.numbers, len(found.pairs)) == ((), 1)
+
+
 def test_an_empty_sample_has_a_statement() -> None:
     empty = {name: codes[:0] for name, codes in rows().items()}
     found = statement(ONE_WAY, sample=empty)
