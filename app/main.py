@@ -107,7 +107,9 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
         health,
         docs,
     ):
-        app.include_router(module.router)
+        # As they are: `include_router` would have each application, at its first requests, build
+        # anew what every route of the router has had since its import.
+        app.router.routes.extend(module.router.routes)
     docs.install(app)
     return app
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from hypothesis import settings
+from shared_statements import share_compiled_statements
 
 # How long an example takes is the machine's business: a busy one fails no property.
 settings.register_profile("halftone", deadline=None)
@@ -16,6 +17,8 @@ settings.load_profile("halftone")
 # environment forbids bytecode to be kept; a confined child may not write its own.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+share_compiled_statements()
 
 # Folders whose files run for half a minute and more.
 LONGEST = ("contract", "packaging", "faults", "e2e", "hostile", "reports", "client", "browser")

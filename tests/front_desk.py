@@ -12,6 +12,7 @@ from typing import Any
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from bookkeeping import add_principal
 from fastapi import FastAPI
+from fresh_store import copied_stores
 from httpx import ASGITransport, AsyncClient, Response
 from pydantic import SecretStr
 
@@ -100,6 +101,7 @@ def front_desk(folder: Path, **settings: Any) -> Iterator[Desk]:
     chosen = Settings(data=folder, admin_key=SecretStr(ADMIN_KEY), **settings)
     app = create_app(chosen)
     with (
+        copied_stores(),
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(app.router.lifespan_context(app)),
     ):

@@ -13,11 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fresh_store
 import numpy as np
 from bookkeeping import store_no_rows
 from pydantic import SecretStr
 
-from app.database import Base, Database, new_id, now
+from app.database import Database, new_id, now
 from app.datasets.models import DatasetRow
 from app.engine.catalog import registry
 from app.engine.privacy.kernel import Kernel
@@ -329,17 +330,10 @@ def colours(rows: int, seed: int = 0, *, entities: int | None = None) -> ArraySo
     return ArraySource(schema, unit, codes, owners)
 
 
-def _create_tables(url: str) -> None:
-    database = Database(url)
-    with database.write() as session:
-        Base.metadata.create_all(session.connection())
-    database.close()
-
-
 @contextlib.contextmanager
 def world(folder: Path, monkeypatch: Any, **settings: Any) -> Iterator[World]:
-    """A fresh store; its tables are made without the migrations, which have their own tests."""
-    monkeypatch.setattr("app.migrate.to_head", _create_tables)
+    """A fresh store."""
+    monkeypatch.setattr("app.migrate.to_head", fresh_store.to_head)
     chosen = Settings(data=folder, admin_key=SecretStr(CUSTODIAN_KEY), workers=0, **settings)
     app = create_app(chosen)
     with TestClient(app, raise_server_exceptions=False) as http:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -81,12 +83,19 @@ _AUTOMATIC = Description(
 _UNKNOWN_PARAM = "Name the synthesizer that has this param, or check its spelling."
 
 
+@cache
+def _installed(declared: frozenset[str], _searched: tuple[str, ...]) -> tuple[Entry, ...]:
+    """Kept, because the metadata of every distribution on the path are read for it."""
+    return tuple(registry.entries(declared))
+
+
 class Catalogue:
     """What is installed when the process starts; descriptions are made once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._entries = {entry.name: entry for entry in registry.entries(settings.declared)}
+        installed = _installed(frozenset(settings.declared), tuple(sys.path))
+        self._entries = {entry.name: entry for entry in installed}
         self._described: dict[str, Description] = {}
         self._failed: dict[str, _Failure] = {}
         self._lock = threading.Lock()

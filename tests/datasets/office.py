@@ -13,6 +13,7 @@ from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
+from fresh_store import copied_stores
 from httpx import ASGITransport, AsyncClient, Response
 
 from app import quota
@@ -213,7 +214,11 @@ def open_office(folder: Path, *, encrypted: bool = False, **settings: Any) -> It
         settings["master_key"] = base64.b64encode(os.urandom(32)).decode()
     chosen = Settings(data=folder / "data", **settings)
     app = create_app(chosen)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_lifespan(app)):
+    with (
+        copied_stores(),
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(_lifespan(app)),
+    ):
         yield Office(Http(app, portal), chosen)
 
 
