@@ -29,7 +29,11 @@ def test_private_codes_are_opened_by_a_releases_run_and_a_custodians_report_alon
         "app.reports.exact",
     ]
     compared = rule("exact rows are compared")
-    assert set(compared["protected_modules"]) == {"app.reports.exact", "app.reports.comparison"}
+    assert set(compared["protected_modules"]) == {
+        "app.reports.exact",
+        "app.reports.comparison",
+        "app.reports.evaluation.evaluating",
+    }
     assert compared["allowed_importers"] == ["app.jobs.report"]
 
 

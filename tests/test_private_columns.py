@@ -32,7 +32,9 @@ OPEN = {
         "started_at", "finished_at",
     },
     "chunks": {"collection", "part", "sequence"},
-    "reports": {"id", "release_id", "dataset_id", "state", "created_at", "finished_at"},
+    "reports": {
+        "id", "release_id", "dataset_id", "state", "choices", "created_at", "finished_at",
+    },
     "idempotency": {
         "principal_id", "operation", "key", "status", "resource_id", "created_at",
     },

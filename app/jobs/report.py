@@ -6,7 +6,7 @@ read; the comparison runs in the worker, in the service's own code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ from app.releases.models import ReleaseRow
 from app.reports import repository, service
 from app.reports.combinations import PublishedCombinations
 from app.reports.comparison import Measured, Subject, compared
+from app.reports.evaluation.evaluating import evaluated
+from app.reports.evaluation.form import ReportIn
 from app.reports.exact import ExactRows
 from app.reports.synthetic import SyntheticRows
 from app.sandbox.child import ChildHost
@@ -36,6 +38,8 @@ from app.storage.encryption import Keyring
 
 # Share of a report's progress at which the synthetic rows have been made.
 SAMPLED = 0.2
+# Share at which marginals have been compared, and the evaluation begins.
+COMPARED = 0.5
 
 
 def run(context: JobContext, host: ChildHost) -> None:
@@ -48,17 +52,29 @@ def run(context: JobContext, host: ChildHost) -> None:
     real = ExactRows.stored(
         context.database, keyring, context.dataset_id, published.schema, context.check_cancelled
     )
+    columns = tuple(synthetic.codes)
     exact = compared(
+        real, synthetic, published.subject(columns), _progress(context, SAMPLED, COMPARED)
+    )
+    evaluation = evaluated(
         real,
         synthetic,
-        published.subject(tuple(synthetic.codes)),
-        lambda fraction, stage: context.progress(SAMPLED + (1 - SAMPLED) * fraction, stage),
+        published.schema,
+        published.unit,
+        columns,
+        published.choices,
+        _progress(context, COMPARED, 1.0),
     )
+    exact = exact.model_copy(update={"evaluation": evaluation})
     with context.completing() as session:
         dataset = session.get_one(DatasetRow, context.dataset_id)
         # Exact figures are as private as the rows, so they are sealed with the dataset's own key.
         cipher = keyring.cipher(dataset.id, dataset.wrapped_key)
         service.succeeded(session, context.database, context.subject_id, exact, cipher)
+
+
+def _progress(context: JobContext, start: float, end: float) -> Callable[[float, str], None]:
+    return lambda fraction, stage: context.progress(start + (end - start) * fraction, stage)
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,7 @@ class _Published:
     max_total_rows: int
     model: bytes
     records: Sequence[Record]
+    choices: ReportIn
 
     @classmethod
     def read(cls, context: JobContext) -> _Published:
@@ -90,6 +107,7 @@ class _Published:
             dataset.max_total_rows,
             BlobStore(context.database).read_all(release.id, MODEL),
             records,
+            ReportIn.model_validate(report.choices or {}),
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from app.releases.schemas import Moment, RepairsOut
+from app.reports.evaluation.figures import Evaluation
 
 NOTICE: Literal["not private: do not publish"] = "not private: do not publish"
 
@@ -184,6 +185,12 @@ class Exact(BaseModel):
     constraints: list[Broken] = Field(description="Declared constraints on these columns.")
     combinations: CombinationFigures | None = Field(
         description="Of releases that publish counts of combinations (`aggregate_seeded`)."
+    )
+    evaluation: Evaluation | None = Field(
+        # Exact parts that were stored before there were evaluations have none.
+        None,
+        description="What users of the rows would find: can rows be told apart, do models and"
+        " regressions agree, are real rows in it?",
     )
     left_out: list[str] = Field(
         description="What was not compared, and why.",

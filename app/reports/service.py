@@ -21,8 +21,11 @@ from app.problems import Conflict, Forbidden, NotReady
 from app.queue import jobs
 from app.releases import results
 from app.releases import service as releases
+from app.releases.dictionaries import dictionary_of
 from app.releases.models import ReleaseRow
 from app.reports import repository
+from app.reports.evaluation import form as choices
+from app.reports.evaluation.form import ReportIn
 from app.reports.models import ReportRow
 from app.reports.schemas import Exact
 from app.security import audit
@@ -50,13 +53,15 @@ def request(
     session: Session,
     principal: Principal,
     release_id: str,
+    form: ReportIn,
     attempt: Attempt | None,
     settings: Settings,
 ) -> Accepted:
     """Queue the comparison; an earlier one of the release is deleted at once.
 
     Raises `Forbidden` for everyone but the custodian, `Conflict` for a release that published
-    nothing or whose rows are erased, `NotReady` while it, or its report, is being made.
+    nothing or whose rows are erased, `Invalid` for choices that do not fit it, `NotReady` while
+    it, or its report, is being made.
     """
     replay = find_replay(session, attempt)
     if replay is not None:
@@ -66,12 +71,15 @@ def request(
     results.check_published(release)
     if dataset.state == "erased":
         raise Conflict("The dataset is erased: there are no rows to compare the release with.")
+    if form.model_fields_set:
+        schema = results.modelled(session, release, dictionary_of(dataset))
+        choices.check(form, schema, _sampled(release))
     earlier = repository.of_release(session, release.id)
     if earlier is not None and earlier.state in _UNFINISHED:
         raise NotReady("A report of the release is already being made.", retry_after_s=2)
     if earlier is not None:
         _drop(session, earlier)
-    _queue(session, release, settings)
+    _queue(session, release, form, settings)
     audit.record(
         session,
         principal_id=principal.id,
@@ -175,12 +183,20 @@ def _for_custodian(
     return release, dataset
 
 
-def _queue(session: Session, release: ReleaseRow, settings: Settings) -> None:
+def _sampled(release: ReleaseRow) -> set[str] | None:
+    """The columns of its sample; None for a release of before there were statements."""
+    if release.statement is None:
+        return None
+    return {each["column"] for each in release.statement["columns"]}
+
+
+def _queue(session: Session, release: ReleaseRow, form: ReportIn, settings: Settings) -> None:
     report = ReportRow(
         id=new_id("rp"),
         release_id=release.id,
         dataset_id=release.dataset_id,
         state="queued",
+        choices=form.model_dump(mode="json", exclude_none=True) or None,
         created_at=now(),
     )
     session.add(report)

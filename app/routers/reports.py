@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.openapi.models import Example
 from fastapi.responses import HTMLResponse
 
 from app.idempotency import Attempt
 from app.releases import service as releases
 from app.reports import page, service, views
+from app.reports.evaluation.form import EXAMPLE, ReportIn
 from app.reports.schemas import ReportOut
 from app.routers.dependencies import (
     Caller,
@@ -26,6 +28,12 @@ from app.routers.wire import ExactRoute
 from app.storage.reclaim import reclaim
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ExactRoute)
+
+# Requests to choose from on the page.
+CHOICES: dict[str, Example] = {
+    "chosen": {"summary": "With every choice", "value": EXAMPLE},
+    "nothing chosen": {"summary": "What needs no choice", "value": {}},
+}
 
 ReportAttempt = Annotated[Attempt | None, Depends(attempt_of("reports.create"))]
 
@@ -49,14 +57,18 @@ def request_report(
     database: DatabaseDep,
     settings: SettingsDep,
     session: WriteSession,
+    form: Annotated[ReportIn | None, Body(openapi_examples=CHOICES)] = None,
 ) -> ReportOut:
     """The exact part of the report is made by a job, for the dataset's custodian alone.
 
     It costs no budget, because only the custodian reads it, who has the table anyway: do not
-    publish it. An earlier one is deleted at once. 409 for a release that published nothing, while
-    a report is being made, and after the dataset was erased.
+    publish it. Without a body, everything is made that needs no choice. An earlier one is deleted
+    at once. 409 for a release that published nothing, while a report is being made, and after the
+    dataset was erased.
     """
-    accepted = service.request(session, principal, release_id, attempt, settings)
+    accepted = service.request(
+        session, principal, release_id, form or ReportIn(), attempt, settings
+    )
     answer_made(
         request,
         response,

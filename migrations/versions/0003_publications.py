@@ -39,6 +39,8 @@ def upgrade() -> None:
             op.f("fk_samples_principal_id_principals"), "principals", ["principal_id"], ["id"]
         )
     op.add_column("releases", sa.Column("ledger_head", sa.Integer()))
+    # What a custodian chose to evaluate.
+    op.add_column("reports", sa.Column("choices", sa.JSON()))
     op.add_column(
         "grants",
         sa.Column("role", sa.String(length=16), nullable=False, server_default="analyst"),
@@ -105,6 +107,7 @@ def downgrade() -> None:
         samples.drop_constraint(op.f("fk_samples_principal_id_principals"), type_="foreignkey")
         samples.drop_column("principal_id")
     op.drop_column("releases", "ledger_head")
+    op.drop_column("reports", "choices")
     op.drop_column("releases", "statement")
     op.drop_column("releases", "visibility_requested")
     op.drop_column("releases", "visibility")

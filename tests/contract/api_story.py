@@ -304,7 +304,12 @@ class Teller:
         self.ask("request_report", "POST", at, status=202, headers=headers)
         self._until_succeeded("get_report", at)
         self.ask("delete_report", "DELETE", at, status=204)
-        self.ask("request_report", "POST", at, status=202)
+        chosen = {
+            "target": "payment_type",
+            "regression": {"outcome": "shift", "predictors": ["payment_type"]},
+            "subgroups": ["shift"],
+        }
+        self.ask("request_report", "POST", at, status=202, json=chosen)
         self._until_succeeded("get_report", at)
 
     def publish(self, release: str) -> None:

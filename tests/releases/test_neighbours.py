@@ -49,6 +49,11 @@ BOOKS = (
     "/ledger/statement?format=json",
 )
 
+CHOICES = {
+    "target": "colour",
+    "regression": {"outcome": "size", "predictors": ["colour"]},
+    "subgroups": ["colour"],
+}
 EXACT: list[int] = []
 """Real rows of each report, in the order made: the custodian's."""
 
@@ -258,13 +263,15 @@ def report_beside(service: World, release: str, ana: Reader, host: ChildHost) ->
     """What the analyst reads while the custodian compares the release with the real rows."""
     at = f"/v1/releases/{release}/report"
     ana.ask("GET", at)
-    ana.ask("POST", at)
-    assert service.custodian.post(at).status_code == 202
+    ana.ask("POST", at, CHOICES)
+    assert service.custodian.post(at, CHOICES).status_code == 202
     ana.ask("GET", at)
     service.work(host)
     ana.ask("GET", at)
     ana.ask("GET", f"{at}?format=html")
-    EXACT.append(service.custodian.get(at).json()["exact"]["rows"]["real"])
+    exact = service.custodian.get(at).json()["exact"]
+    assert exact["evaluation"]["real_rows"]["matches"]
+    EXACT.append(exact["rows"]["real"])
 
 
 def test_nobody_but_the_custodian_can_tell_neighbours_apart(

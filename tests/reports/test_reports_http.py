@@ -358,17 +358,20 @@ def test_damaged_figures_are_told_of_and_can_be_made_again(
     assert reported(service, host, release)["exact"]["notice"] == NOTICE
 
 
-@pytest.mark.parametrize("action", ["report", "cancel"])
 @pytest.mark.parametrize("body", [b'{"seed": 1}', b"{}", b"x" * 100_000])
-def test_what_takes_no_body_refuses_one(
-    service: World, release: str, action: str, body: bytes
-) -> None:
-    key = {"Idempotency-Key": "once"} if action == "report" else {}
-    refused = service.custodian.request("POST", f"{release}/{action}", content=body, headers=key)
+def test_what_takes_no_body_refuses_one(service: World, release: str, body: bytes) -> None:
+    refused = service.custodian.request("POST", f"{release}/cancel", content=body)
     assert (refused.status_code, refused.json()["type"]) == (422, "/problems/invalid")
     assert "takes no body" in refused.json()["detail"]
-    plain = service.custodian.request("POST", f"{release}/{action}", content=b"", headers=key)
-    assert plain.status_code == (202 if action == "report" else 409)
+    plain = service.custodian.request("POST", f"{release}/cancel", content=b"")
+    assert plain.status_code == 409
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null", b'{"target": null}'])
+def test_a_report_needs_no_choice(service: World, release: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    asked = service.custodian.request("POST", f"{release}/report", content=body, headers=headers)
+    assert asked.status_code == 202, asked.text
 
 
 def test_a_report_is_erased_with_its_dataset_and_cannot_be_made_any_more(
@@ -471,3 +474,55 @@ def test_a_deletion_leaves_reports_of_others_alone(service: World, host: ChildHo
         reported(service, host, release)
     erase(service, first)
     assert service.custodian.get(f"{second}/report").json()["exact"] is not None
+
+
+CHOICES = {
+    "target": "colour",
+    "regression": {"outcome": "size", "predictors": ["colour"]},
+    "subgroups": ["colour"],
+}
+
+
+def test_the_custodian_chooses_what_to_evaluate(service: World, host: ChildHost) -> None:
+    rows = "".join(
+        f"{colour},{size % 5},2024-01-{1 + size:02d}\n"
+        for size in range(30)
+        for colour in ("red", "=green")
+    )
+    release = released(service, host, uploaded(service, host, "colour,size,day\n" + rows))
+    asked = service.custodian.post(f"{release}/report", CHOICES)
+    assert asked.status_code == 202, asked.text
+    service.work(host)
+    exact = service.custodian.get(f"{release}/report").json()["exact"]
+    assert exact["notice"] == NOTICE
+    found = exact["evaluation"]
+    assert found["not_made"] == []
+    assert found["propensity"]["used"] == {"real": 60, "synthetic": 60}
+    assert found["prediction"]["target"] == "colour"
+    assert found["regression"]["outcome"] == "size"
+    # There is next to no noise, so both fits are the same.
+    assert found["regression"]["mean_overlap"] > 0.99
+    assert found["regression"]["dropped"] == ["colour = b,lue"]
+    assert {each["distance"] for each in found["subgroups"]["worst"]} == {0.0}
+    (matches,) = found["real_rows"]["matches"]
+    assert matches["synthetic_in_all"]["matching"] == 60
+    # Nothing is chosen for the next one.
+    found = reported(service, host, release)["exact"]["evaluation"]
+    assert (found["prediction"], found["regression"], found["subgroups"]) == (None, None, None)
+    assert found["propensity"] is not None
+
+
+def test_a_choice_that_does_not_fit_the_release_is_refused(service: World, host: ChildHost) -> None:
+    dataset = uploaded(service, host, ROWS)
+    release = released(service, host, dataset, params={"columns": ["size"]})
+
+    def refused(**body: Any) -> list[str]:
+        answer = service.custodian.post(f"{release}/report", body)
+        assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid")
+        return [f"{each['pointer']} {each['remedy']}" for each in answer.json()["errors"]]
+
+    assert refused(target="day") == ["/target Name one of `size`."]
+    assert refused(target="size")[0].startswith("/target Leave it out")
+    assert refused(subgroups=["ghost"]) == ["/subgroups/0 Name one of `size`."]
+    assert refused(aim="size") == ["/aim Remove the field, or check its spelling."]
+    assert service.custodian.get(f"{release}/report").json()["created_at"] is None

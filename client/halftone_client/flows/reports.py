@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from halftone_client.flows import waiting
 from halftone_client.flows.releases import ReleaseRef
 from halftone_client.progress import Report
@@ -25,15 +28,24 @@ def make_report(
     service: Service,
     release: ReleaseRef,
     *,
+    target: str | None = None,
+    regression: Mapping[str, Any] | None = None,
+    subgroups: Sequence[str] | None = None,
     wait: bool = True,
     timeout_s: float | None = None,
     progress: bool | Report = True,
 ) -> Flow[QualityReport]:
     """Compare the release with the real table, as its custodian; free of charge.
 
+    target: a column to predict, by models of synthetic and of real rows. regression: `{"outcome":
+    column, "predictors": [columns]}`, fitted to both. subgroups: columns within whose values the
+    others are compared.
+
     What `["exact"]` then holds is not private: do not publish it. An earlier one is dropped.
     """
-    accepted = QualityReport((yield from service.post(_path(release), None, makes=True)))
+    choices = {"target": target, "regression": regression, "subgroups": subgroups}
+    chosen = {name: choice for name, choice in choices.items() if choice is not None}
+    accepted = QualityReport((yield from service.post(_path(release), chosen or None, makes=True)))
     if not wait:
         return accepted
     return (yield from waiting.wait(service, accepted, timeout_s=timeout_s, progress=progress))
