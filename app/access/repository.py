@@ -17,7 +17,7 @@ from app.security.principals import Principal
 # Actions on their datasets and accounts that custodians and auditors may read as well. Others are
 # for the admin alone, such as matches of content, which would reveal that another custodian holds
 # the same data.
-SHOWN_BESIDES = ("account.", "budget.", "dataset.", "grant.", "release.")
+SHOWN_BESIDES = ("account.", "budget.", "dataset.", "grant.", "publication.", "release.")
 
 # Almost every request runs these, so they are built once.
 _OPENED = (

@@ -21,7 +21,7 @@ from app.publications.models import PublicationRow
 from app.publications.repository import Found
 from app.publications.schemas import CitationIO, PublicationIn
 from app.releases import repository as releases
-from app.releases import results
+from app.releases import results, visibility
 from app.releases.models import ReleaseRow, SampleRow
 from app.releases.samples import check_room
 from app.security import audit
@@ -109,7 +109,7 @@ def _completed(
     # While the archive was made, the dataset may have been erased with its releases.
     results.check_published(release)
     row.state, row.listing = "published", listing.to_json()
-    release.visibility, release.visibility_requested = "public", None
+    visibility.decide(session, principal, release, "public")
     audit.record(
         session,
         principal_id=principal.id,

@@ -42,15 +42,15 @@ def put(session: Session, principal: Principal, release_id: str, wanted: Visibil
         raise Forbidden("Only the release's requester and the dataset's custodian may do this.")
     results.check_published(release)
     if decides:
-        _decide(session, principal, release, wanted)
+        decide(session, principal, release, wanted)
     else:
         _ask(session, principal, release, wanted)
     return Settled(release, dataset, decides)
 
 
-def _decide(
-    session: Session, principal: Principal, release: ReleaseRow, wanted: Visibility
-) -> None:
+def decide(session: Session, principal: Principal, release: ReleaseRow, wanted: Visibility) -> None:
+    """Set the visibility of a published release as its custodian, with an entry in the audit log
+    where this changes or answers anything."""
     before, asked = release.visibility, release.visibility_requested
     # Also a decision that changes nothing answers what was asked.
     release.visibility, release.visibility_requested = wanted, None

@@ -145,6 +145,17 @@ def test_what_is_published_can_be_neither_hidden_nor_deleted_in_parts(service: W
     assert answer.status_code == 409
 
 
+def test_the_audit_log_has_a_publication_and_the_visibility_that_it_gives(service: World) -> None:
+    release = made_release(service)
+    dataset = service.custodian.get(f"/v1/releases/{release}").json()["dataset_id"]
+    auditor = service.add_person("otto", "auditor")
+    service.grant(dataset, "otto", role="auditor", show_budget=True)
+    publish(service, release)
+    entries = auditor.get("/v1/audit").json()["items"]
+    assert [entry["action"] for entry in entries] == ["publication.created", "release.visibility"]
+    assert entries[1]["detail"]["to"] == "public"
+
+
 def test_erasing_the_dataset_with_its_releases_withdraws_what_was_published(
     service: World,
 ) -> None:
