@@ -170,6 +170,15 @@ class BlobStore:
     def read_all(self, collection: str, part: str, *, cipher: Cipher | None = None) -> bytes:
         return b"".join(self.read(collection, part, cipher=cipher))
 
+    def read_within(self, session: Session, collection: str, part: str) -> bytes:
+        """A small part as a whole, in the caller's transaction. Raises as `read` does."""
+        sizes = _sizes(session, collection, part)
+        if not sizes:
+            raise BlobMissing(collection, part)
+        return b"".join(
+            self.get(session, collection, [part], sequence)[part] for sequence in range(len(sizes))
+        )
+
     def open(self, collection: str, part: str, *, cipher: Cipher | None = None) -> BlobFile:
         """A part as a read-only, seekable file; holds one chunk in memory."""
         overhead = 0 if cipher is None else OVERHEAD_BYTES

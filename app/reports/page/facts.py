@@ -92,13 +92,14 @@ def facts_of(
         unit=dataset.unit,
         certificate=certificate,
         statement=release.statement,
-        pictures=_pictures(database, release.id),
+        pictures=_pictures(session, database, release.id),
     )
 
 
-def _pictures(database: Database, release_id: str) -> Pictures | None:
+def _pictures(session: Session, database: Database, release_id: str) -> Pictures | None:
     try:
-        stored = BlobStore(database).read_all(release_id, PICTURES)
+        # With the request's own connection: each request holds one at most.
+        stored = BlobStore(database).read_within(session, release_id, PICTURES)
     except BlobMissing:
         return None
     return Pictures.from_bytes(stored)

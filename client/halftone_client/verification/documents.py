@@ -71,7 +71,7 @@ def decoded(file: str, text: Any, size_bytes: int) -> bytes:
     except (binascii.Error, ValueError):
         data = b""
     if len(data) != size_bytes or base64.b64encode(data).decode() != text:
-        raise BundleFault(file, f"it should have {size_bytes} bytes in base64 where it has {text}")
+        raise BundleFault(file, f"a value should be {size_bytes} bytes in base64, and is not")
     return data
 
 
