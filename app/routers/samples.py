@@ -55,7 +55,11 @@ def request_sample(
     settings: SettingsDep,
     session: WriteSession,
 ) -> SampleOut:
-    """Rows from the release's model and a seed. They are free, because no private data is read."""
+    """Rows from the release's model and a seed. They are free, because no private data is read.
+
+    Everyone who sees the release may ask, and sees all its samples. The stored bytes count as the
+    caller's.
+    """
     accepted = sampling.request(session, principal, release_id, form, attempt, settings)
     answer_made(request, response, f"/v1/samples/{accepted.sample_id}", replayed=accepted.replayed)
     sample, release, _ = sample_life.visible(session, principal, accepted.sample_id)
@@ -95,15 +99,17 @@ def get_sample(sample_id: SampleId, principal: Caller, session: ReadSession) -> 
     status_code=204,
     operation_id="delete_sample",
     summary="Delete a sample",
-    responses={204: {"description": "Deleted."}, **refusing(404, 409)},
+    responses={204: {"description": "Deleted."}, **refusing(403, 404, 409)},
 )
 def delete_sample(sample_id: SampleId, principal: Caller, database: DatabaseDep) -> Response:
     """The rows are permanently deleted. The same rows can be made again from the seed.
 
-    409 for a sample that is part of a publication."""
+    For who asked for it and for the dataset's custodian. 409 for a sample that is part of a
+    publication.
+    """
     with database.write() as session:
-        sample, release, _ = sample_life.visible(session, principal, sample_id)
-        publications.expect_unpublished(session, release.id, sample.id)
+        sample = sample_life.deletable(session, principal, sample_id)
+        publications.expect_unpublished(session, sample.release_id, sample.id)
         sample_life.delete(session, sample)
     # After the commit, so that no row refers to bytes that are gone.
     erasure.purge_sample(database, sample_id)
