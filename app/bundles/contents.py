@@ -107,7 +107,7 @@ def read(
         schema=results.modelled(session, release, dictionary_of(dataset)),
         rows={sample.id: sample.rows or 0 for sample in rows},
         records=results.records(session, release),
-        statement=release.statement,
+        statement=None if release.statement is None else results.statement(release),
         # Renaming the dataset changes no bundle.
         report=replace(report, dataset=certificate["dataset"]["name"]),
         proof=proof.of_release(

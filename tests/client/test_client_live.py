@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import zipfile
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -73,6 +75,10 @@ def test_from_a_frame_to_a_frame_and_a_refusal(custodian: Halftone, tmp_path: Pa
     bundle = custodian.save_bundle(done, tmp_path / "bundle.zip", [done.samples[0], again])
     keys = {key.id: base64.b64decode(key["public_key"]) for key in custodian.signing_keys()}
     assert verify(bundle, keys).release_id == done.id
+    with zipfile.ZipFile(bundle) as archive:
+        stated = json.loads(archive.read("statement.json"), parse_float=Decimal)
+        assert stated == dict(custodian.statement(done))
+        assert archive.read("report.html").decode() == custodian.report_page(done)
     assert custodian.statement(done)["release_id"] == done.id
     assert custodian.report(done)["exact"] is None
     assert custodian.make_report(done)["exact"]["rows"]["synthetic"] == 50
