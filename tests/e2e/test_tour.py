@@ -1,4 +1,4 @@
-"""The commands of the tutorials, block after block, as they stand there."""
+"""The commands of the tutorials and the scripts of the examples, as they stand there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ import pandas as pd
 import pytest
 from serving import ADMIN_KEY, LiveServer, serving
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorial"
 STARTS_THE_SERVER, RUNS_ANOTHER_SCRIPT = "make serve", "examples/tour_httpx.py"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("store") / "store") as running:
+    settings = {"HALFTONE_PUBLIC_CATALOGUE": "true"}
+    with serving(tmp_path_factory.mktemp("store") / "store", settings) as running:
         yield running
 
 
@@ -93,3 +95,21 @@ def test_five_minutes_can_be_walked_in_the_shell_and_then_in_python(
     refused, made = walk(server, tmp_path, [sys.executable, "-"], python).splitlines()[-2:]
     assert "rho" in refused
     assert made == "5000 True histogram"
+
+
+@pytest.mark.parametrize("script", ["publication_httpx.py", "publication_client.py"])
+def test_a_release_is_published_found_shared_and_audited_by_four_people(
+    server: LiveServer, tmp_path: Path, script: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / script, server.url, ADMIN_KEY],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    people = [line.split(":")[0] for line in done.stdout.splitlines()]
+    assert people == ["custodian", "stranger", "analyst", "auditor"]
+    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert "mst" in (tmp_path / "statement.html").read_text()
