@@ -37,7 +37,7 @@ from app.routers import (
     samples,
     synthesizers,
 )
-from app.routers.anonymous import AnonymousReaders
+from app.routers.anonymous import AnonymousFirst, AnonymousReaders
 from app.routers.health import Supervised
 from app.routers.writing import WriteQueue
 from app.security.authentication import FailureLimit
@@ -91,6 +91,7 @@ def create_app(settings: Settings | None = None, companion: Companion = nothing_
     app.state.anonymous = AnonymousReaders(settings)
     app.state.failures = FailureLimit(settings.auth_failures, settings.auth_window_s)
     errors.install(app)
+    app.add_middleware(AnonymousFirst, readers=app.state.anonymous)
     app.add_middleware(bodies.BoundedBodies, settings=settings)
     for module in (
         datasets,

@@ -110,7 +110,7 @@ class Settings(BaseSettings):
         120, ge=1, description="Requests without a key that one address may send in a minute."
     )
     anonymous_at_once: int = Field(
-        2, ge=1, description="Requests without a key that are answered at the same time."
+        1, ge=1, description="Requests without a key that are answered at the same time."
     )
     log_level: str = Field("INFO", description="Level of the server's log.")
 

@@ -1,23 +1,31 @@
-"""Readers without a key: how often one address may ask, and how many are answered at once.
+"""Readers without a key: how often one address may ask, and how much of the service they take.
 
-What they read is public. They must not slow down those who have a key: a few are answered at the
-same time, in threads of their own, and the others wait their turn or are told to come back.
+What they read is public. They must not slow down those who have a key. An address that asks too
+often is refused before anything else of its request is looked at. Of the others a few are answered
+at the same time, each turn is followed by a pause as long, and the rest waits or is told to come
+back.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import anyio
+from anyio import to_thread
 from fastapi import Depends, Request, Security
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.problems import NotAuthenticated, TooManyRequests, Unavailable
+from app.problems import HalftoneError, NotAuthenticated, TooManyRequests, Unavailable
+from app.routers import errors
 from app.routers.dependencies import bearer, caller_of
 from app.security.principals import Principal
 from app.security.windows import Windows
 from app.settings import Settings
 
+PREFIX = "/v1/publications"
 _WINDOW_S = 60.0
 # Requests that wait for their turn; beyond them the service says at once that it is busy.
 _MOST_WAITING = 200
@@ -30,7 +38,7 @@ class AnonymousReaders:
         self._limit = settings.anonymous_requests
         self._is_open = settings.public_catalogue
         self._windows: Windows[str] = Windows(_WINDOW_S)
-        self.turns = anyio.CapacityLimiter(settings.anonymous_at_once)
+        self._turns = anyio.CapacityLimiter(settings.anonymous_at_once)
 
     def admit(self, address: str) -> None:
         """Raises `NotAuthenticated` where the catalogue is not public, `TooManyRequests` for an
@@ -43,8 +51,57 @@ class AnonymousReaders:
                 "Too many requests without a key came from this address.", retry_after_s=left_s
             )
         self._windows.count(address)
-        if self.turns.statistics().tasks_waiting >= _MOST_WAITING:
+        if self._turns.statistics().tasks_waiting >= _MOST_WAITING:
             raise Unavailable("Many are reading publications now; ask again.", retry_after_s=2)
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, and leave as much time to others after it as it took."""
+        async with self._turns:
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(time.monotonic() - began)
+
+    async def paced(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces, each made in a turn of its own: a reader that is slow to take one holds
+        none."""
+        while True:
+            async with self.turn():
+                piece = await to_thread.run_sync(next, pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+class AnonymousFirst:
+    """The application, behind a look at who asks for publications without a key."""
+
+    def __init__(self, app: ASGIApp, readers: AnonymousReaders) -> None:
+        self._app = app
+        self._readers = readers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _is_anonymous_reading(scope):
+            client = scope.get("client")
+            try:
+                self._readers.admit(client[0] if client else "")
+            except HalftoneError as refusal:
+                answer = errors.problem(Request(scope), refusal)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_anonymous_reading(scope: Scope) -> bool:
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return (
+        path.startswith(PREFIX)
+        and scope["method"] in ("GET", "HEAD")
+        and not any(name == b"authorization" for name, _ in scope["headers"])
+    )
 
 
 async def reader(
@@ -53,10 +110,9 @@ async def reader(
     """The caller if a key was sent, which must be valid; None for somebody without one."""
     readers: AnonymousReaders = request.app.state.anonymous
     if "authorization" in request.headers:
-        yield await anyio.to_thread.run_sync(caller_of, request)
+        yield await to_thread.run_sync(caller_of, request)
         return
-    readers.admit(request.client.host if request.client else "")
-    async with readers.turns:
+    async with readers.turn():
         yield None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from app.problems import NotFound
 from app.publications import archive, linked_data, pages, repository, service, views
 from app.publications.archive import ListedFile
 from app.publications.schemas import PublicationIn, PublicationOut, WithdrawalIn
-from app.routers.anonymous import Reader
+from app.routers.anonymous import AnonymousReaders, Reader
 from app.routers.data import FILE_HEADERS, byte_range, etag_matches, file_headers
 from app.routers.dependencies import (
     Custodian,
@@ -32,6 +32,7 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import PublicationId
 from app.routers.wire import ExactRoute
+from app.security.principals import Principal
 
 router = APIRouter(prefix="/v1", tags=["publications"], route_class=ExactRoute)
 
@@ -224,7 +225,7 @@ IfRangeHeader = Annotated[
 def get_publication_bundle(
     request: Request,
     publication_id: PublicationId,
-    _: Reader,
+    reader: Reader,
     session: ReadSession,
     database: DatabaseDep,
     if_none_match: TagHeader = None,
@@ -239,7 +240,8 @@ def get_publication_bundle(
     listing = service.listing_of(row)
     file = ListedFile(f"{row.id}.zip", archive.MEDIA_TYPE, listing.size_bytes, listing.sha256)
     found = archive.opened(database, row.id)
-    return _sent(request, file, partial(archive.pieces, found), if_none_match, asked, if_range)
+    send = partial(archive.pieces, found)
+    return _sent(request, reader, file, send, if_none_match, asked, if_range)
 
 
 @router.head("/publications/{publication_id}/files/{name:path}", include_in_schema=False)
@@ -261,7 +263,7 @@ def get_publication_file(
             examples=["README.md"],
         ),
     ],
-    _: Reader,
+    reader: Reader,
     session: ReadSession,
     database: DatabaseDep,
     if_none_match: TagHeader = None,
@@ -275,7 +277,7 @@ def get_publication_file(
         if file.name == name:
             found = archive.opened(database, row.id)
             send = partial(archive.pieces_of, found, name)
-            return _sent(request, file, send, if_none_match, asked, if_range)
+            return _sent(request, reader, file, send, if_none_match, asked, if_range)
     raise NotFound("The publication has no file of this name.")
 
 
@@ -302,6 +304,7 @@ def withdraw_publication(
 
 def _sent(
     request: Request,
+    reader: Principal | None,
     file: ListedFile,
     pieces: Callable[[slice], Iterator[bytes]],
     if_none_match: str | None,
@@ -324,7 +327,12 @@ def _sent(
     else:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size_bytes}"
     headers["Content-Length"] = str(part.stop - part.start)
-    body = iter(()) if request.method == "HEAD" else pieces(part)
+    body: Iterator[bytes] | AsyncIterator[bytes] = iter(())
+    if request.method != "HEAD":
+        body = pieces(part)
+        if reader is None:
+            readers: AnonymousReaders = request.app.state.anonymous
+            body = readers.paced(body)
     return StreamingResponse(body, status, headers=headers, media_type=file.media_type)
 
 
