@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-from scipy.stats import norm
+import scipy
 
 LARGEST_EPSILON = 0.999999999
 """The classical formula holds below 1, so that epsilon was clamped to this."""
@@ -22,6 +21,7 @@ def analytic_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     def excess(log_sigma: float) -> float:
         ratio = sensitivity / math.exp(log_sigma)
         inside, outside = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
+        norm = scipy.stats.norm
         return float(norm.cdf(inside) - math.exp(epsilon + norm.logcdf(outside)) - delta)
 
-    return math.exp(brentq(excess, -5, 15))
+    return math.exp(scipy.optimize.brentq(excess, -5, 15))

@@ -12,8 +12,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 Codes = Mapping[str, NDArray[np.int64]]
@@ -110,6 +108,10 @@ def auc(made: Codes, held_out: Codes, target: str) -> float:
     )
     if len(np.unique(made[target])) < 2:
         return 0.5
+    # Imported here: that takes seconds, and most users of this module measure distances alone.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import roc_auc_score
+
     with threadpool_limits(1):  # its threads wait by spinning, which a busy machine pays dearly
         classifier = HistGradientBoostingClassifier(random_state=0).fit(train, made[target])
         scores = classifier.predict_proba(test)[:, 1]

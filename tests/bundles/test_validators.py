@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 import warnings
@@ -21,11 +22,6 @@ sys.path.append(str(Path(__file__).parents[1] / "golden"))
 from golden_records import recorded
 from golden_requests import REQUESTS, Request
 from golden_runs import MODELS
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # their own imports warn of each other
-    import frictionless
-    import mlcroissant
 
 ROW = PrivacyUnit("row")
 PERSON = PrivacyUnit("entity", "person", 3)
@@ -111,13 +107,22 @@ def every_value(schema: Schema, rows: int = 200) -> Table:
     return Table(codes, rows, entity)
 
 
+def library(name: str) -> Any:
+    """Imported when it is needed: every process that runs tests collects this file, and the imports
+    take seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they warn of each other
+        return importlib.import_module(name)
+
+
 def validated(folder: Path) -> Any:
-    report = frictionless.validate(str(folder / "datapackage.json"))
+    report = library("frictionless").validate(str(folder / "datapackage.json"))
     assert report.valid, report.to_summary()
     return report
 
 
 def croissant_of(folder: Path) -> Any:
+    mlcroissant = library("mlcroissant")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset = mlcroissant.Dataset(str(folder / "croissant.json"))
@@ -178,7 +183,7 @@ def test_a_value_beyond_the_dictionary_is_refused_by_the_table_schema(tmp_path: 
     for place, wrong in ((1, '"100,5"'), (3, "78"), (4, "zzz"), (5, "31.12.2025"), (10, "2031")):
         cells = [*A_ROW[:place], wrong, *A_ROW[place + 1 :]]
         table.write_text(text.split("\n")[0] + "\n" + ",".join(cells) + "\n")
-        report = frictionless.validate(
+        report = library("frictionless").validate(
             str(folder / "datapackage.json"), skip_errors=["hash-count", "byte-count"]
         )
         assert report.flatten(["type", "fieldNumber"]) == [["constraint-error", place + 1]], wrong

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 FALSE_ALARM = 1e-6
 _LEAST_EXPECTED = 100
@@ -67,7 +67,7 @@ def _has_mean_weight(
     mean = float(np.dot(chances, logarithms))
     deviation = float(np.sqrt(np.dot(chances, (logarithms - mean) ** 2) / len(sample)))
     found = float(np.interp(sample, support, logarithms).mean())
-    return bool(2 * stats.norm.sf(abs(found - mean) / deviation) >= FALSE_ALARM / 4)
+    return bool(2 * scipy.stats.norm.sf(abs(found - mean) / deviation) >= FALSE_ALARM / 4)
 
 
 def accepts_frequencies(observed: NDArray[Any], expected: NDArray[Any]) -> bool:
@@ -79,12 +79,12 @@ def _chi_square(observed: NDArray[Any], expected: NDArray[Any]) -> float:
     scaled = np.asarray(expected, dtype=np.float64)
     scaled = scaled * (np.sum(observed) / scaled.sum())
     assert scaled.min() >= _LEAST_EXPECTED / 2, "too few draws for the chi-square law"
-    return float(stats.chisquare(observed, scaled).pvalue)
+    return float(scipy.stats.chisquare(observed, scaled).pvalue)
 
 
 def accepts_probability(successes: int, trials: int, probability: float) -> bool:
     """Whether independent trials succeed with this probability, by the exact binomial law."""
-    return bool(stats.binomtest(successes, trials, probability).pvalue >= FALSE_ALARM)
+    return bool(scipy.stats.binomtest(successes, trials, probability).pvalue >= FALSE_ALARM)
 
 
 def _merged_tails(

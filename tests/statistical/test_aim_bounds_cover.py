@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from acceptance import FALSE_ALARM
-from scipy import stats
 
 from app.engine.privacy.library import open_session
 from app.engine.privacy.loss import PrivacyLoss
@@ -74,6 +74,6 @@ def test_each_bound_holds_in_95_percent_of_runs(unit: PrivacyUnit, loss: Privacy
             slack.append(float(error.distance - distance))
     assert len(missed) == 7
     for columns, misses in missed.items():
-        test = stats.binomtest(misses, RUNS, 0.05, alternative="greater")
+        test = scipy.stats.binomtest(misses, RUNS, 0.05, alternative="greater")
         assert test.pvalue >= FALSE_ALARM / len(missed), columns
     assert np.mean(slack) < 0.08, "bounds that are far from the errors say too little"

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 from small_models import noisy, random_axes, random_joint, random_shape, sampled_counts
 
 from app.engine.inference.estimation import fit
@@ -89,7 +89,7 @@ def test_columns_that_the_model_holds_independent_are_independent() -> None:
         expected = 20_000 * np.outer(model.marginal(pair[:1]), model.marginal(pair[1:]))
         statistic = float(((counts - expected) ** 2 / expected).sum())
         freedom = counts.size - 1
-        assert statistic < chi2.isf(_FALSE_ALARM / 15, freedom), pair
+        assert statistic < scipy.stats.chi2.isf(_FALSE_ALARM / 15, freedom), pair
 
 
 def test_three_columns_together_are_independent_too() -> None:
@@ -99,7 +99,7 @@ def test_three_columns_together_are_independent_too() -> None:
         counts = sampled_counts(cells, model.shape, triple)
         expected = 20_000 * model.marginal(triple)
         statistic = float(((counts - expected) ** 2 / expected).sum())
-        assert statistic < chi2.isf(_FALSE_ALARM / 4, counts.size - 1), triple
+        assert statistic < scipy.stats.chi2.isf(_FALSE_ALARM / 4, counts.size - 1), triple
 
 
 def test_adjoining_rows_are_independent() -> None:
@@ -118,7 +118,7 @@ def test_exact_rows_scatter_as_independent_draws_do() -> None:
         kept = expected > 5
         counts = sampled_counts(cells, model.shape, axes)
         statistic = float(((counts - expected) ** 2 / np.maximum(expected, 1e-9))[kept].sum())
-        low, high = chi2.isf([1 - _FALSE_ALARM, _FALSE_ALARM], kept.sum())
+        low, high = scipy.stats.chi2.isf([1 - _FALSE_ALARM, _FALSE_ALARM], kept.sum())
         assert low - 5 < statistic < high, axes
 
 

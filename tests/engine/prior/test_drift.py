@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ def test_little_noise_decides_by_the_distances_and_much_by_what_was_thought_befo
     surplus: float, apart: float, error: float
 ) -> None:
     """By Bayes: a difference thought to be -apart/2 give or take apart/2, seen with noise."""
-    start = CHAINED
+    start = chained()
     compared = [pair_of(surplus * apart, apart, error * apart)]
     seen, thought = 2 * (error * apart) ** 2, (apart / 2) ** 2
     mean = surplus * apart * thought - apart / 2 * seen
@@ -105,13 +106,16 @@ def test_little_noise_decides_by_the_distances_and_much_by_what_was_thought_befo
         assert (without_drifted_pairs(start, compared) is None) == (mean > 0)
 
 
-CHAINED, _ = started(rows_of(3000, 2), rows_of(3000, 1))
+@cache
+def chained() -> PublicModel:
+    start, _ = started(rows_of(3000, 2), rows_of(3000, 1))
+    return start
 
 
 def test_a_start_of_no_pair_is_none() -> None:
     rng = np.random.default_rng(0)
     flat = {name: rng.integers(0, most, 200) for name, most in CELLS.items()}
-    start = PublicModel.over(CHAINED.cells, SCHEMA, ())
+    start = PublicModel.over(chained().cells, SCHEMA, ())
     assert without_drifted_pairs(start, ()) is None
     session = session_on(SCHEMA, rows_of(300, 1))
     made = public_prior(

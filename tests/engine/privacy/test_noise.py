@@ -5,10 +5,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace
+from opendp.metrics import l1_distance, l2_distance
 
 from app.engine.privacy.limits import LARGEST_SCALE
 from app.engine.privacy.loss import PrivacyLoss
@@ -24,7 +26,7 @@ from app.engine.privacy.queries import Noise
 
 ONE = 10**12
 amounts = st.integers(10**6, 10**15)
-INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"))
+INTEGERS = vector_domain(atom_domain(T="i64"))
 
 
 def charged(price: float, amount: int) -> bool:
@@ -37,7 +39,7 @@ def charged(price: float, amount: int) -> bool:
 @given(amounts, st.integers(1, 10**6))
 def test_a_gaussian_scale_costs_what_is_charged(amount: int, l2_squared: int) -> None:
     noise, scale = count_scale(PrivacyLoss.zcdp(amount), l2_squared, l2_squared)
-    mechanism = dp.m.make_gaussian(INTEGERS, dp.l2_distance(T=float), scale=scale)
+    mechanism = make_gaussian(INTEGERS, l2_distance(T=float), scale=scale)
     assert noise == "gaussian"
     assert Fraction(l2_squared) / (2 * Fraction(scale) ** 2) * ONE <= amount
     assert charged(mechanism.map(math.sqrt(l2_squared)), amount)
@@ -47,7 +49,7 @@ def test_a_gaussian_scale_costs_what_is_charged(amount: int, l2_squared: int) ->
 @given(amounts, st.integers(1, 10**5))
 def test_a_laplace_scale_costs_what_is_charged(amount: int, l1: int) -> None:
     noise, scale = count_scale(PrivacyLoss.pure(amount), l1, l1)
-    mechanism = dp.m.make_laplace(INTEGERS, dp.l1_distance(T="i64"), scale=scale)
+    mechanism = make_laplace(INTEGERS, l1_distance(T="i64"), scale=scale)
     assert noise == "laplace"
     assert Fraction(l1) / Fraction(scale) * ONE <= amount
     assert charged(mechanism.map(l1), amount)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from privacy_tables import LOUD, session, table
-from scipy.stats import multivariate_normal
-from sklearn.mixture import GaussianMixture
 
 from app.engine.grouping import Grouping
 from app.engine.privacy.declared import (
@@ -130,6 +129,9 @@ def test_row_numbers_end_in_or_more() -> None:
 
 
 def test_a_mixture_labels_rows_as_scikit_learn_does() -> None:
+    # Every process that runs tests collects this file, and the import takes a second.
+    from sklearn.mixture import GaussianMixture
+
     rng = np.random.default_rng(3)
     points = np.concatenate([rng.normal(0, 1, (200, 2)), rng.normal([4, 2], [0.5, 2], (300, 2))])
     for kind in ("diag", "full"):
@@ -149,7 +151,7 @@ def test_values_are_scaled_before_they_are_labelled() -> None:
     ours = mixture()
     values = np.array([[1.0, 2.0], [7.0, 17.0], [3.0, 10.0]])
     scaled = (values - [1, 2]) / [2, 5]
-    densities = [multivariate_normal(mean).pdf(scaled) for mean in ([0, 0], [3, 3])]
+    densities = [scipy.stats.multivariate_normal(mean).pdf(scaled) for mean in ([0, 0], [3, 3])]
     expected = np.argmax(densities, axis=0)
     assert likeliest_components(ours, values).tolist() == expected.tolist() == [0, 1, 0]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from app.engine.inference.projection import onto_simplex
 from app.engine.statements.distances import EstimatedDistance, estimated_distance
@@ -74,7 +74,7 @@ def test_at_least_nine_in_ten_intervals_hold(sample, table) -> None:
         )
         distance = np.abs(exact / exact.sum() - synthetic / synthetic.sum()).sum() / 2
         misses += not found.low <= distance <= found.high
-    test = stats.binomtest(misses, RUNS, 0.1, alternative="greater")
+    test = scipy.stats.binomtest(misses, RUNS, 0.1, alternative="greater")
     assert test.pvalue >= FALSE_ALARM, misses
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from small_tables import colours, digits
 
 from app.engine.privacy.queries import Contribution
@@ -105,7 +105,10 @@ def test_at_least_nine_in_ten_intervals_of_numbers_hold() -> None:
             assert interval is not None
             misses[place] += not interval[0] <= value <= interval[1]
     for missed in misses:
-        assert stats.binomtest(int(missed), runs, 0.1, alternative="greater").pvalue >= FALSE_ALARM
+        assert (
+            scipy.stats.binomtest(int(missed), runs, 0.1, alternative="greater").pvalue
+            >= FALSE_ALARM
+        )
 
 
 def test_a_correlation_leaves_room_for_the_width_of_bins() -> None:

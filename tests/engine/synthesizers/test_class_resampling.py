@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 from small_tables import EXACT, LIMITS, ROW, colours, quiet, random_codes, session_on
 
 from app.engine.method import Preflight, PublicFacts
@@ -168,7 +168,7 @@ def test_the_noise_of_the_classes_is_what_the_budget_buys() -> None:
     )
 
     def accepts(scale: float) -> bool:
-        tail = float(stats.chi2.cdf(float((drawn**2).sum()) / scale**2, len(drawn)))
+        tail = float(scipy.stats.chi2.cdf(float((drawn**2).sum()) / scale**2, len(drawn)))
         return 5e-7 <= tail <= 1 - 5e-7
 
     assert accepts(sigma)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 from small_tables import digits
 
 from app.engine.method.model_file import ModelFormatError, pack, unpack
@@ -23,7 +23,7 @@ SCHEMA = digits({"number": 1000})
 
 
 def accepts(successes: int, trials: int, probability: float, alarm: float = 1e-6) -> bool:
-    return bool(stats.binomtest(successes, trials, probability).pvalue >= alarm)
+    return bool(scipy.stats.binomtest(successes, trials, probability).pvalue >= alarm)
 
 
 def pool_of(classes: list[int], sizes: list[int]) -> EntityPool:
