@@ -83,23 +83,26 @@ def estimated_distance(
     apart = _Prior.fitted(*flat, noise, independent.ravel(), taken)
     near = _Prior.fitted(*flat, noise, modelled.ravel(), 1)
     cells = _Cells.of(noisy, variance, target)
-    high = cells.distance(apart.expected, apart.high)
-    low = cells.distance(near.expected, near.low)
-    smooth = cells.distance(apart.expected, apart.low)
-    middle = (
-        cells.distance(apart.expected, apart.spread),
-        cells.distance(near.expected, near.spread),
-    )
     # Shares are taken of an estimated sum: a relative error of it moves the distance by half.
     slack = error / (2 * rows)
-    ends = [
-        (mean / rows, math.sqrt(var) / rows + slack) for mean, var in (low, high, *middle, smooth)
-    ]
-    expected = [mean for mean, _ in ends]
+    means, ends = [], []
+    for prior, spread in (
+        (apart, apart.spread),
+        (near, near.spread),
+        (apart, apart.low),
+        (apart, apart.high),
+        (near, near.low),
+    ):
+        mean, squared = cells.distance(prior.expected, spread)
+        means.append(mean / rows)
+        ends.append(DEVIATIONS * (math.sqrt(squared) / rows + slack))
+    # A sample that follows the noise leaves none of it in z - n q. That the noise is left in full
+    # does not tell whether the model knows better or is off: then both count the same.
+    left = min(float(((noisy - target) ** 2 / variance).mean()), 1.0)
     return EstimatedDistance(
-        float(np.clip((expected[2] + expected[3]) / 2, 0, 1)),
-        float(np.clip(min(mean - DEVIATIONS * sd for mean, sd in ends), 0, 1)),
-        float(np.clip(max(mean + DEVIATIONS * sd for mean, sd in ends), 0, 1)),
+        float(np.clip((1 - left / 2) * means[0] + left / 2 * means[1], 0, 1)),
+        float(np.clip(min(mean - end for mean, end in zip(means, ends, strict=True)), 0, 1)),
+        float(np.clip(max(mean + end for mean, end in zip(means, ends, strict=True)), 0, 1)),
     )
 
 
