@@ -26,13 +26,14 @@ from app.engine.privacy.wire import MOST_BYTES_TO_CHILD, Channel, FrameError
 from app.engine.sandbox.protocol import FIT, FitTask, Sample, expected_errors_of
 from app.engine.schema import PrivacyUnit, Schema
 from app.engine.statements import KeptRows, Released, stated_and_pictured
-from app.engine.table import PublicTable
+from app.engine.table import PublicTable, Table
+from app.jobs.evaluation import SyntheticMarginals, measure
 from app.jobs.sampling import store_sample
 from app.ledger.entries import ledger_hash
 from app.ledger.marks import signature_of
 from app.ledger.schemas import GuaranteeIn
 from app.queue.context import JobContext
-from app.releases import repository, samples
+from app.releases import evaluations, repository, samples
 from app.releases import service as releases
 from app.releases.journal import StoredJournal
 from app.releases.models import ReleaseRow
@@ -71,6 +72,9 @@ def _make(context: JobContext, host: ChildHost) -> None:
     admitted = _Admitted.read(context)
     source = StoredCodes(context.database, Keyring(context.settings), context.dataset_id)
     journal = StoredJournal(context)
+    if admitted.release.evaluates is not None:
+        _evaluate(context, host, admitted, source, journal)
+        return
     with host.process(context.claim.memory_bytes) as child:
         context.on_interrupt(child.kill)
         model, expected = _fitted(context, child, admitted, source, journal)
@@ -91,14 +95,58 @@ def _make(context: JobContext, host: ChildHost) -> None:
             child if admitted.entry.builtin else None,
             kept.see,
         )
+    _publish(context, admitted, source.unit, journal, kept, made, expected)
+
+
+def _evaluate(
+    context: JobContext,
+    host: ChildHost,
+    admitted: _Admitted,
+    source: StoredCodes,
+    journal: StoredJournal,
+) -> None:
+    """Draw the evaluated release's rows again, and measure how far they are from private ones."""
+    release, schema = admitted.release, source.schema
+    assert release.evaluates is not None
+    model = BlobStore(context.database).read_all(release.evaluates["release"], MODEL)
+    BlobStore(context.database).write(release.id, MODEL, [model], unit=context.fenced)
+    kept = KeptRows(schema)
+    synthetic = SyntheticMarginals(evaluations.marginals(release.evaluates, schema))
+
+    def see(part: Table) -> None:
+        kept.see(part)
+        synthetic.see(part)
+
+    made = store_sample(
+        context,
+        host,
+        admitted.first_sample(schema, source.unit, model),
+        samples.first_id(release.id),
+        see=see,
+    )
+    context.progress(FITTED, "measuring distances")
+    kernel = Kernel(_Interruptible(source, context), admitted.allowance)
+    measure(kernel, journal, synthetic, context.progress)
+    _publish(context, admitted, source.unit, journal, kept, made, ())
+
+
+def _publish(
+    context: JobContext,
+    admitted: _Admitted,
+    unit: PrivacyUnit,
+    journal: StoredJournal,
+    kept: KeptRows,
+    made: Made,
+    expected: Sequence[ExpectedError],
+) -> None:
     context.progress(STATED, "stating")
     statement, pictures = stated_and_pictured(
-        _released(source.unit, journal, kept, made, expected), context.check_cancelled
+        _released(unit, journal, kept, made, expected), context.check_cancelled
     )
     BlobStore(context.database).write(
         admitted.release.id, PICTURES, [pictures.to_bytes()], unit=context.fenced
     )
-    certificate = admitted.certificate(source.unit, journal)
+    certificate = admitted.certificate(unit, journal)
     # Certificate, sample and end in one transaction: nobody sees one without the others.
     with context.completing() as session:
         releases.succeeded(
@@ -189,6 +237,8 @@ class _Admitted:
             "version": release.synthesizer_version,
             "params": release.params,
         }
+        if release.evaluates is not None:
+            method["evaluates"] = release.evaluates["release"]
         if release.public_dataset_id is not None:
             method["public_dataset"] = {
                 "id": release.public_dataset_id,

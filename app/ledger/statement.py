@@ -119,6 +119,9 @@ def _in_words(entry: Entry) -> str:
             asked = told(_stated(entry.detail, "guarantee") or {}) or "a guarantee"
             made = entry.detail.get("synthesizer")
             by = f", made by {made}" if isinstance(made, str) else ""
+            evaluated = entry.detail.get("evaluates")
+            if isinstance(evaluated, str):
+                by = f", to evaluate release {evaluated}"
             return f"Release {entry.release_id} charged for {asked}{by}."
         case "refund":
             return f"Charge of release {entry.release_id} given back: no run had begun."

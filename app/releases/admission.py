@@ -15,9 +15,10 @@ from app.ledger import admission as ledger
 from app.ledger.models import AccountRow
 from app.problems import Conflict, Invalid
 from app.queue import jobs
-from app.releases import choice, events, repository, samples, service
+from app.releases import choice, evaluations, events, repository, results, samples, service
 from app.releases.catalogue import Catalogue
 from app.releases.costing import Costing
+from app.releases.evaluations import Evaluated, EvaluationIn
 from app.releases.facts import accepting, public_facts, read_facts
 from app.releases.models import ReleaseRow
 from app.releases.refusals import HiddenRefusals
@@ -36,6 +37,7 @@ class Prepared:
     access: Access
     form: ReleaseIn
     costing: Costing
+    evaluated: Evaluated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,32 @@ def prepare(
     return Prepared(access, form, costed)
 
 
+def prepare_evaluation(
+    database: Database,
+    principal: Principal,
+    release_id: str,
+    form: EvaluationIn,
+    attempt: Attempt | None,
+    settings: Settings,
+) -> Prepared | None:
+    """As `prepare`, for an evaluation of a release that the caller sees. Raises also `Conflict`."""
+    with database.read() as session:
+        if find_replay(session, attempt):
+            return None
+        require_same_key(session, Keyring(settings))
+        samples.check_room(session, principal.id, settings)
+        release, _ = service.visible(session, principal, release_id)
+        access = open_dataset(session, principal, release.dataset_id)
+        # The request of the evaluated release, under the guarantee of this one.
+        again = ReleaseIn(
+            synthesizer=release.synthesizer, guarantee=form.guarantee, rows=release.rows
+        )
+        facts = read_facts(session, access, principal, again, database, settings)
+        evaluated = Evaluated.of(release, facts.schema, form)
+        costed = evaluations.costed(release, evaluated, facts, form, settings)
+    return Prepared(access, again, costed, evaluated)
+
+
 def admit(
     session: Session,
     principal: Principal,
@@ -105,11 +133,12 @@ def admit(
         raise Conflict("The dataset is not ready: it takes releases once its data are stored.")
     # Checked again: the public dataset may have been erased since.
     public_facts(session, principal, prepared.form.public_dataset)
+    if prepared.evaluated is not None:
+        # Withdrawn since, it would have no rows to draw again.
+        results.check_published(repository.release(session, prepared.evaluated.release_id))
     # Charge before enqueue, in one transaction: no worker can see a job that was not paid for.
     with refusals.counted(principal, access):
-        release = _charge(
-            session, principal, access, account, release_id, prepared.form, prepared.costing
-        )
+        release = _charge(session, principal, access, account, release_id, prepared)
     repository.add(session, release)
     events.began(session, release)
     jobs.enqueue(
@@ -128,9 +157,9 @@ def _charge(
     access: Access,
     account: AccountRow,
     release_id: str,
-    form: ReleaseIn,
-    costed: Costing,
+    prepared: Prepared,
 ) -> ReleaseRow:
+    form, costed, evaluated = prepared.form, prepared.costing, prepared.evaluated
     entry, terms = costed.entry, costed.terms
     assert entry is not None
     assert terms is not None
@@ -143,7 +172,7 @@ def _charge(
         dataset_id=access.dataset.id,
         release_id=release_id,
         principal_id=principal.id,
-        detail={"synthesizer": entry.name},
+        detail=_detail(entry.name, evaluated),
     )
     return ReleaseRow(
         id=release_id,
@@ -153,7 +182,8 @@ def _charge(
         grant_id=None if access.grant is None else access.grant.id,
         synthesizer=entry.name,
         synthesizer_version=entry.version,
-        assurance=entry.assurance,
+        # The kernel alone measures an evaluation, whatever made the rows.
+        assurance=entry.assurance if evaluated is None else "enforced",
         params=costed.params,
         guarantee=terms.guarantee.as_wire(),
         charge_primary=terms.charge.primary,
@@ -163,7 +193,9 @@ def _charge(
         loss_delta=terms.loss.delta,
         rows=form.rows,
         public_dataset_id=form.public_dataset,
-        seed=samples.new_seed(),
+        # The same seed gives the evaluated rows again.
+        seed=samples.new_seed() if evaluated is None else evaluated.seed,
+        evaluates=None if evaluated is None else evaluated.to_json(),
         state="queued",
         progress=0.0,
         stage="queued",
@@ -172,3 +204,10 @@ def _charge(
         ledger_sequence=booked.ledger_sequence,
         created_at=now(),
     )
+
+
+def _detail(synthesizer: str, evaluated: Evaluated | None) -> dict[str, str]:
+    """What the ledger says that a charge is for."""
+    if evaluated is None:
+        return {"synthesizer": synthesizer}
+    return {"evaluates": evaluated.release_id}

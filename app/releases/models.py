@@ -57,6 +57,8 @@ class ReleaseRow(Base):
     )
     # The visibility that its requester asked the custodian for, until the custodian decides.
     visibility_requested: Mapped[str | None] = mapped_column(String(16))
+    # Of an evaluation: the release that it is of, with the columns and pairs that it measures.
+    evaluates: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     ledger_sequence: Mapped[int] = mapped_column(Integer)
     # How long its account's chain was when it succeeded: where the proof in its bundle ends.
     ledger_head: Mapped[int | None] = mapped_column(Integer)

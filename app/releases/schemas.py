@@ -190,6 +190,9 @@ class ReleaseOut(BaseModel):
     rows: int | None = Field(
         description="Rows asked for; null stands for the noisy count.", examples=[10000]
     )
+    evaluates: str | None = Field(
+        description="Of an evaluation: the release whose rows it measures.", examples=[None]
+    )
     public_dataset: str | None = Field(
         description="The public dataset that was named to start from.", examples=[None]
     )

@@ -135,6 +135,7 @@ def _release(
             charge, GuaranteeIn.model_validate(row.guarantee).to_guarantee(), accountant
         ),
         rows=row.rows,
+        evaluates=None if row.evaluates is None else row.evaluates["release"],
         public_dataset=row.public_dataset_id,
         state=cast(ReleaseState, row.state),
         progress=row.progress,

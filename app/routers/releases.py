@@ -22,6 +22,7 @@ from app.releases import (
     certificates,
     choice,
     costing,
+    evaluations,
     events,
     repository,
     results,
@@ -32,6 +33,7 @@ from app.releases import (
 from app.releases.catalogue import Catalogue
 from app.releases.dictionaries import dictionary_of
 from app.releases.downloads import Format
+from app.releases.evaluations import EvaluationIn, EvaluationOut
 from app.releases.facts import read_facts
 from app.releases.feed import Feed
 from app.releases.openapi import BUDGET_EXCEEDED, REQUESTS
@@ -61,11 +63,16 @@ from app.routers.idempotent import MADE_HEADERS, answer_made
 from app.routers.paging import Page, PageQuery, by_creation
 from app.routers.paths import DatasetId, ReleaseId
 from app.routers.wire import ExactRoute
+from app.routers.writing import WriteQueue
+from app.security.principals import Principal
+from app.settings import Settings
 from app.signing import keys as signing_keys
 from app.signing.canonical import signed
+from app.storage.encryption import Keyring
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=ExactRoute)
 
+EvaluationAttempt = Annotated[Attempt | None, Depends(attempt_of("evaluations.create"))]
 ReleaseAttempt = Annotated[Attempt | None, Depends(attempt_of("releases.create"))]
 
 
@@ -133,6 +140,21 @@ async def request_release(
         admission.prepare, database, catalogue, principal, dataset_id, form, attempt, settings
     )
 
+    return await _admitted(
+        request, response, principal, prepared, attempt, settings, keyring, writes
+    )
+
+
+async def _admitted(
+    request: Request,
+    response: Response,
+    principal: Principal,
+    prepared: admission.Prepared | None,
+    attempt: Attempt | None,
+    settings: Settings,
+    keyring: Keyring,
+    writes: WriteQueue,
+) -> ReleaseOut:
     def accept(session: Session) -> tuple[ReleaseOut, bool]:
         refusals: HiddenRefusals = request.app.state.refusals
         accepted = admission.admit(session, principal, prepared, attempt, refusals, settings)
@@ -192,6 +214,62 @@ def preflight(
             for fault in costed.problems
         ],
     )
+
+
+@router.post(
+    "/releases/{release_id}/evaluations",
+    status_code=admission.ACCEPTED,
+    operation_id="request_evaluation",
+    summary="Measure how far a release is from the private table",
+    responses={
+        202: {"description": "Admitted, charged and queued.", "headers": MADE_HEADERS},
+        409: {
+            "description": "The budget cannot cover it, or the release cannot be evaluated.",
+            "content": {PROBLEM_TYPE: {"schema": BUDGET_EXCEEDED}},
+        },
+        429: {
+            "description": "Too many failed authentications from this address, or too many releases"
+            " that a budget refused which is not shown to you.",
+        },
+        **refusing(404),
+    },
+)
+async def request_evaluation(
+    request: Request,
+    response: Response,
+    release_id: ReleaseId,
+    form: EvaluationIn,
+    principal: Caller,
+    attempt: EvaluationAttempt,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    keyring: KeyringDep,
+    writes: Writes,
+) -> ReleaseOut:
+    """Charge the budget and queue the measurement of the first sample's distances.
+
+    The evaluation is a release of its own, with certificate and measurements, whose rows are the
+    evaluated ones again. It is admitted, refused and cancelled as every release is.
+    """
+    prepared = await to_thread.run_sync(
+        admission.prepare_evaluation, database, principal, release_id, form, attempt, settings
+    )
+    return await _admitted(
+        request, response, principal, prepared, attempt, settings, keyring, writes
+    )
+
+
+@router.get(
+    "/releases/{release_id}/evaluation",
+    operation_id="get_evaluation",
+    summary="The distances that an evaluation measured",
+    responses=refusing(404, 409),
+)
+def get_evaluation(release_id: ReleaseId, principal: Caller, session: ReadSession) -> EvaluationOut:
+    """Of every column and the pairs that were asked for, with their error. 404 for a release that
+    is no evaluation."""
+    release, dataset = service.visible(session, principal, release_id)
+    return evaluations.figures(session, release, dictionary_of(dataset))
 
 
 @router.get("/releases", operation_id="list_releases", summary="List releases")

@@ -85,6 +85,8 @@ class AsyncHalftone:
     save_bundle = _awaited(flows.releases.save_bundle)
     signing_keys = _awaited(flows.releases.signing_keys)
     statement = _awaited(flows.releases.statement)
+    evaluate = _awaited(flows.releases.evaluate)
+    evaluation = _awaited(flows.releases.evaluation)
 
     report = _awaited(flows.reports.report)
     report_page = _awaited(flows.reports.report_page)

@@ -88,6 +88,8 @@ class Halftone:
     save_bundle = _blocking(flows.releases.save_bundle)
     signing_keys = _blocking(flows.releases.signing_keys)
     statement = _blocking(flows.releases.statement)
+    evaluate = _blocking(flows.releases.evaluate)
+    evaluation = _blocking(flows.releases.evaluation)
 
     report = _blocking(flows.reports.report)
     report_page = _blocking(flows.reports.report_page)

@@ -39,6 +39,8 @@ def upgrade() -> None:
             op.f("fk_samples_principal_id_principals"), "principals", ["principal_id"], ["id"]
         )
     op.add_column("releases", sa.Column("ledger_head", sa.Integer()))
+    # An evaluation is a release that measures how far another one is from the private table.
+    op.add_column("releases", sa.Column("evaluates", sa.JSON()))
     # What a custodian chose to evaluate.
     op.add_column("reports", sa.Column("choices", sa.JSON()))
     op.add_column(
@@ -108,6 +110,7 @@ def downgrade() -> None:
         samples.drop_column("principal_id")
     op.drop_column("releases", "ledger_head")
     op.drop_column("reports", "choices")
+    op.drop_column("releases", "evaluates")
     op.drop_column("releases", "statement")
     op.drop_column("releases", "visibility_requested")
     op.drop_column("releases", "visibility")

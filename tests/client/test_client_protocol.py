@@ -120,6 +120,8 @@ def test_the_public_surface_is_pinned():
         "delete_report",
         "delete_sample",
         "download",
+        "evaluate",
+        "evaluation",
         "export_ledger",
         "get_release",
         "get_sample",
@@ -691,3 +693,29 @@ def test_without_pyarrow_text_that_looks_like_null_or_a_number_stays_text(call, 
     assert frame["amount"].tolist() == [0.1, 2]
     csv = Script(httpx.Response(200, content=b"grade\nNA\nx\n"))
     assert call(csv, "download", "sm_1", "csv")["grade"].tolist() == ["NA", "x"]
+
+
+def test_an_evaluation_is_bought_and_its_distances_are_read(call):
+    made = {"id": "rl_2", "state": "succeeded", "evaluates": "rl_1"}
+    script = Script(httpx.Response(202, json=made), httpx.Response(200, json=made))
+    found = call(
+        script, "evaluate", "rl_1", {"epsilon": 0.5}, pairs=[("age", "region")], progress=False
+    )
+    assert found["evaluates"] == "rl_1"
+    first = script.requests[0]
+    assert (first.method, first.url.path) == ("POST", "/v1/releases/rl_1/evaluations")
+    assert json.loads(first.content) == {
+        "guarantee": {"epsilon": "0.5"},
+        "pairs": [["age", "region"]],
+    }
+    assert script.keys()[0] is not None
+    script = Script(httpx.Response(200, json={"rows": 10}))
+    assert call(script, "evaluation", found)["rows"] == 10
+    assert script.requests[0].url.path == "/v1/releases/rl_2/evaluation"
+
+
+def test_a_report_is_asked_for_with_what_is_chosen(call):
+    done = {"release_id": "rl_1", "state": "succeeded", "exact": {}}
+    script = Script(httpx.Response(202, json=done), httpx.Response(200, json=done))
+    call(script, "make_report", "rl_1", target="age", subgroups=["region"], progress=False)
+    assert json.loads(script.requests[0].content) == {"target": "age", "subgroups": ["region"]}

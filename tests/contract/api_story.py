@@ -174,6 +174,7 @@ class Teller:
         release = self.release(dataset, secret)
         sample = self.samples(release)
         self.report(release)
+        self.evaluate(release)
         self.publish(release)
         cancelled = self.cancel(dataset)
         self.books(dataset)
@@ -311,6 +312,13 @@ class Teller:
         }
         self.ask("request_report", "POST", at, status=202, json=chosen)
         self._until_succeeded("get_report", at)
+
+    def evaluate(self, release: str) -> None:
+        form = {"guarantee": {"epsilon": "0.5", "delta": "0.000001"}}
+        at = f"/v1/releases/{release}/evaluations"
+        made = self.ask("request_evaluation", "POST", at, status=202, json=form).json()["id"]
+        self._until_succeeded("get_release", f"/v1/releases/{made}")
+        self.ask("get_evaluation", "GET", f"/v1/releases/{made}/evaluation")
 
     def publish(self, release: str) -> None:
         form = {

@@ -206,6 +206,7 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
         for form in ("csv", "jsonl", "parquet"):
             ana.ask("GET", f"/v1/samples/{sample['id']}/data?format={form}")
         ana.ask_bundle(f"/v1/releases/{release}/bundle")
+        evaluation(service, release, ana, host)
         ana.ask_bundle(f"/v1/releases/{release}/bundle?samples={sample['id']}&budget=true")
         share(service, release, ana, others)
         if body.get("rows"):
@@ -257,6 +258,18 @@ def sample_shared(service: World, release: str, others: Sequence[Reader], host: 
         other.ask("DELETE", f"/v1/samples/{sample}")
     others[-1].ask("GET", f"{at}/report?format=html")
     others[-1].ask_bundle(f"{at}/bundle")
+
+
+def evaluation(service: World, release: str, ana: Reader, host: ChildHost) -> None:
+    """What the analyst reads of distances that are bought."""
+    body = {"guarantee": {"epsilon": "0.1"}}
+    asked = ana.ask("POST", f"/v1/releases/{release}/evaluations", body)
+    assert asked.status_code == 202, asked.text
+    service.work(host)
+    at = f"/v1/releases/{asked.json()['id']}"
+    for part in ("", "/evaluation", *PUBLISHED):
+        ana.ask("GET", f"{at}{part}")
+    assert ana.ask("GET", f"{at}/evaluation").status_code == 200
 
 
 def report_beside(service: World, release: str, ana: Reader, host: ChildHost) -> None:

@@ -216,6 +216,36 @@ def statement(service: Service, release: ReleaseRef) -> Flow[Record]:
     return Record((yield from service.get(path_to("releases", id_of(release), "statement"))))
 
 
+def evaluate(
+    service: Service,
+    release: ReleaseRef,
+    guarantee: Mapping[str, wire.Amount],
+    *,
+    pairs: Sequence[Sequence[str]] | None = None,
+    wait: bool = True,
+    timeout_s: float | None = None,
+    progress: bool | Report = True,
+) -> Flow[Release]:
+    """Have the kernel measure how far the release is from the private table; this is charged.
+
+    All columns and the `pairs` named, or all pairs. The evaluation is a release of the same rows;
+    `evaluation` gives its distances. Raises `BudgetExceeded` when it does not fit.
+    """
+    body: dict[str, Any] = {"guarantee": wire.amounts(guarantee)}
+    if pairs is not None:
+        body["pairs"] = [list(pair) for pair in pairs]
+    path = path_to("releases", id_of(release), "evaluations")
+    accepted = Release((yield from service.post(path, body, makes=True)))
+    if not wait:
+        return accepted
+    return (yield from waiting.wait(service, accepted, timeout_s=timeout_s, progress=progress))
+
+
+def evaluation(service: Service, release: ReleaseRef) -> Flow[Record]:
+    """The noisy distances that an evaluation measured, with their errors."""
+    return Record((yield from service.get(path_to("releases", id_of(release), "evaluation"))))
+
+
 def save_bundle(
     service: Service,
     release: ReleaseRef,
