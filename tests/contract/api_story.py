@@ -317,6 +317,8 @@ class Teller:
         form = {"guarantee": {"epsilon": "0.5", "delta": "0.000001"}}
         at = f"/v1/releases/{release}/evaluations"
         made = self.ask("request_evaluation", "POST", at, status=202, json=form).json()["id"]
+        large = {"guarantee": {"epsilon": "10", "delta": "0.000001"}}
+        self.ask("request_evaluation", "POST", at, status=409, json=large)
         self._until_succeeded("get_release", f"/v1/releases/{made}")
         self.ask("get_evaluation", "GET", f"/v1/releases/{made}/evaluation")
 
