@@ -132,8 +132,19 @@ def finish_interrupted(database: Database, settings: Settings) -> None:
     for collection in found:
         with contextlib.suppress(_NeededAgain):
             BlobStore(database).delete(collection, unit=partial(_unneeded, database, collection))
+    _forget_abandoned(database)
     if found or free_bytes(database) >= RECLAIMED_BYTES:
         reclaim(database)
+
+
+def _forget_abandoned(database: Database) -> None:
+    """Drop the publications that a stopped process left half made; their bytes are gone."""
+    with database.read() as session:
+        found = published.abandoned(session)
+    if found:
+        with database.write() as session:
+            for publication_id in found:
+                published.forget_unfinished(session, publication_id)
 
 
 @contextlib.contextmanager

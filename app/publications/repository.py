@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import Exists, Select, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Exists, Select, and_, delete, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from app.database import now
@@ -79,15 +79,20 @@ def forget_unfinished(session: Session, publication_id: str) -> None:
     )
 
 
+def abandoned(session: Session) -> list[str]:
+    """Publications whose making ended with its process long ago, and of which no bytes are left.
+
+    Such a row holds a version of its series, and nothing could follow it.
+    """
+    query = select(PublicationRow.id).where(_is_abandoned(), ~_has_chunks())
+    return list(session.scalars(query))
+
+
 def leftovers(session: Session, collection: str | None = None) -> list[str]:
     """Publications, or one alone, whose archive nobody can read any more: withdrawn ones, and those
     whose making ended with its process long ago."""
-    abandoned = and_(
-        PublicationRow.state == "publishing", PublicationRow.created_at < now() - LONGEST_MAKING
-    )
     query = select(PublicationRow.id).where(
-        or_(PublicationRow.state == "withdrawn", abandoned),
-        select(ChunkRow.collection).where(ChunkRow.collection == PublicationRow.id).exists(),
+        or_(PublicationRow.state == "withdrawn", _is_abandoned()), _has_chunks()
     )
     if collection is not None:
         query = query.where(PublicationRow.id == collection)
@@ -116,6 +121,16 @@ def _all() -> Select[PublicationRow, ReleaseRow, DatasetRow]:
         .join(ReleaseRow, ReleaseRow.id == PublicationRow.release_id)
         .join(DatasetRow, DatasetRow.id == ReleaseRow.dataset_id)
     )
+
+
+def _is_abandoned() -> ColumnElement[bool]:
+    return and_(
+        PublicationRow.state == "publishing", PublicationRow.created_at < now() - LONGEST_MAKING
+    )
+
+
+def _has_chunks() -> Exists:
+    return select(ChunkRow.collection).where(ChunkRow.collection == PublicationRow.id).exists()
 
 
 def _superseded() -> Exists:

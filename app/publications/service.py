@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from sqlalchemy.orm import Session
 
@@ -27,7 +28,7 @@ from app.releases.samples import check_room
 from app.security import audit
 from app.security.principals import Principal
 from app.settings import Settings
-from app.storage.blobs import BlobStore, own
+from app.storage.blobs import BlobMissing, BlobStore, own
 from app.storage.encryption import Keyring
 
 CREATED = 201
@@ -108,6 +109,8 @@ def _completed(
     row, release, _ = _found(session, publication_id)
     # While the archive was made, the dataset may have been erased with its releases.
     results.check_published(release)
+    if len(releases.made_samples(session, release.id, row.samples)) < len(row.samples):
+        raise Conflict("A sample was deleted while it was being published.")
     row.state, row.listing = "published", listing.to_json()
     visibility.decide(session, principal, release, "public")
     audit.record(
@@ -130,7 +133,7 @@ def _drop_unfinished(database: Database, publication_id: str) -> None:
     """Whatever ended the making, half a publication must not stay."""
     with database.read() as session:
         row = session.get(PublicationRow, publication_id)
-        if row is None or row.state != "publishing":
+        if row is not None and row.state != "publishing":
             return
     BlobStore(database).delete(publication_id)
     with database.write() as session:
@@ -143,6 +146,8 @@ def withdraw(session: Session, principal: Principal, publication_id: str, reason
     Withdrawing again changes nothing. Copies that were downloaded stay what they are.
     """
     row, release, dataset = _found(session, publication_id)
+    if row.state == "publishing":
+        raise _unknown()
     if not is_custodian_of(principal, dataset):
         raise Forbidden("Only the dataset's custodian may do this.")
     if row.state == "published":
@@ -175,7 +180,7 @@ def published(session: Session, publication_id: str) -> Found:
     if row.state == "published":
         return row, release, dataset
     if row.withdrawn_at is None:
-        raise NotFound("There is no such publication.")
+        raise _unknown()
     (newest,) = newest_versions(session, [row])
     raise Gone(
         f"The publication was withdrawn: {row.reason}",
@@ -188,6 +193,17 @@ def published(session: Session, publication_id: str) -> Found:
             "superseded_by": newest,
         },
     )
+
+
+def opened(database: Database, publication_id: str) -> BinaryIO:
+    """The archive of a publication that was found, seekable. Raises `Gone` where it was withdrawn
+    since."""
+    try:
+        return archive.opened(database, publication_id)
+    except BlobMissing:
+        with database.read() as session:
+            published(session, publication_id)
+        raise
 
 
 def newest_versions(session: Session, rows: list[PublicationRow]) -> list[str | None]:
@@ -308,8 +324,12 @@ def _series(
 def _found(session: Session, publication_id: str) -> Found:
     seen = repository.found(session, publication_id)
     if seen is None:
-        raise NotFound("There is no such publication.")
+        raise _unknown()
     return seen
+
+
+def _unknown() -> NotFound:
+    return NotFound("There is no such publication.")
 
 
 def _withdraw(

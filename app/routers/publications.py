@@ -239,7 +239,7 @@ def get_publication_bundle(
     row = service.published(session, publication_id)[0]
     listing = service.listing_of(row)
     file = ListedFile(f"{row.id}.zip", archive.MEDIA_TYPE, listing.size_bytes, listing.sha256)
-    found = archive.opened(database, row.id)
+    found = service.opened(database, row.id)
     send = partial(archive.pieces, found)
     return _sent(request, reader, file, send, if_none_match, asked, if_range)
 
@@ -275,7 +275,7 @@ def get_publication_file(
     row = service.published(session, publication_id)[0]
     for file in service.listing_of(row).files:
         if file.name == name:
-            found = archive.opened(database, row.id)
+            found = service.opened(database, row.id)
             send = partial(archive.pieces_of, found, name)
             return _sent(request, reader, file, send, if_none_match, asked, if_range)
     raise NotFound("The publication has no file of this name.")

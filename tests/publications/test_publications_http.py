@@ -14,6 +14,7 @@ import pytest
 from release_world import World, colours, world
 
 from app.erasure import finish_interrupted
+from app.publications import archive
 from app.publications.models import PublicationRow
 from app.signing import keys as signing_keys
 from app.storage.encryption import Keyring
@@ -289,7 +290,8 @@ def test_a_publication_that_could_not_be_made_leaves_nothing(
 def test_what_a_stopped_process_left_of_a_publication_is_deleted_later(
     service: World,
 ) -> None:
-    made, lost = publish(service), publish(service)
+    made = publish(service)
+    lost = publish(service, made["release"], supersedes=made["id"])
     with service.database.write() as session:
         row = session.get_one(PublicationRow, lost["id"])
         row.state, row.created_at = "publishing", row.created_at - timedelta(hours=2)
@@ -299,6 +301,50 @@ def test_what_a_stopped_process_left_of_a_publication_is_deleted_later(
         held = {row[0] for row in session.query(ChunkRow.collection).distinct()}
     assert made["id"] in held
     assert lost["id"] not in held
+    assert publish(service, made["release"], supersedes=made["id"])["version"] == 2
+
+
+def test_a_sample_that_is_deleted_meanwhile_is_not_published(
+    service: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = made_release(service)
+    (sample,) = service.custodian.get(f"/v1/releases/{release}").json()["samples"]
+    listed = archive.listed
+
+    def late(*archived: Any) -> Any:
+        service.custodian.request("DELETE", f"/v1/samples/{sample['id']}")
+        return listed(*archived)
+
+    monkeypatch.setattr(archive, "listed", late)
+    answer = service.custodian.post("/v1/publications", {"release": release, **CITATION})
+    assert answer.status_code == 409
+    assert service.http.get("/v1/publications").json()["items"] == []
+
+
+def test_one_that_is_being_made_cannot_be_withdrawn(service: World) -> None:
+    made = publish(service)
+    with service.database.write() as session:
+        session.get_one(PublicationRow, made["id"]).state = "publishing"
+    path = f"/v1/publications/{made['id']}"
+    answer = service.custodian.request("DELETE", path, json={"reason": "Too early."})
+    assert answer.status_code == 404
+    with service.database.read() as session:
+        assert session.query(ChunkRow).filter_by(collection=made["id"]).count()
+
+
+def test_one_that_is_withdrawn_while_it_is_opened_is_gone(
+    service: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = publish(service)
+    path = f"/v1/publications/{made['id']}"
+    opened = archive.opened
+
+    def late(*place: Any) -> Any:
+        service.custodian.request("DELETE", path, json={"reason": "Wrong."})
+        return opened(*place)
+
+    monkeypatch.setattr(archive, "opened", late)
+    assert service.http.get(f"{path}/bundle").status_code == 410
 
 
 def test_a_page_holds_what_was_stated_and_runs_nothing(service: World) -> None:
