@@ -125,6 +125,23 @@ def test_another_archive_of_the_same_files_is_caught(whole: bytes, tmp_path: Pat
     assert "header in the archive was changed" in fault.fault
 
 
+@pytest.mark.parametrize("name", ["../more", "/more", "data/../../more", "a\\more", ".more"])
+def test_a_name_that_leaves_the_folder_is_caught(name: str, tmp_path: Path) -> None:
+    draft = [*files_of(written(made())).items()][:-2]
+    draft.append((name, b"more"))
+    archive = Archive()
+    for each, content in draft:
+        list(archive.add(Member(each, [content], is_large=each.startswith("data/"))))
+    sums = f"# {archive.sha256} of the {archive.size_bytes} bytes of the archive before this\n"
+    sums += "".join(f"{each.sha256}  {each.name}\n" for each in archive.written)
+    list(archive.close())
+    signature = canonical(KEY.signature_of(sums.encode())) + b"\n"
+    signed_sums = [("SHA256SUMS", sums.encode()), ("SHA256SUMS.sig", signature)]
+    fault = fault_of(archived([*draft, *signed_sums]), tmp_path)
+    assert fault is not None
+    assert "list of files" in fault.fault
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("extra", ["more.txt", "README.md"])
 def test_a_file_that_is_not_listed_or_comes_twice_is_caught(extra: str, tmp_path: Path) -> None:
@@ -195,6 +212,31 @@ def test_a_ledger_proof_that_does_not_agree_is_caught(
     assert found.file == "ledger-proof.json"
 
 
+@pytest.mark.parametrize("name", ["guarantee", "charge", "session", "mechanisms", "samples"])
+@pytest.mark.parametrize("other", [None, 3, "text", [], {}, [None], {"a": None}])
+def test_a_document_of_another_shape_is_a_fault_and_no_error(
+    name: str, other: Any, tmp_path: Path
+) -> None:
+    def change(certificate: dict[str, Any]) -> None:
+        certificate[name] = other
+
+    fault = fault_of(with_certificate(change), tmp_path)
+    # An empty list of mechanisms adds up.
+    assert fault is not None or name == "mechanisms"
+
+
+def test_the_name_of_a_release_tells_a_terminal_nothing(tmp_path: Path) -> None:
+    name = "rl_2\x1b[2K signed by somebody else"
+    bundle = made()
+    certificate = json.loads(json.dumps(bundle.contents.certificate))
+    proof = json.loads(json.dumps(bundle.contents.proof))
+    certificate["release"]["id"] = proof["entries"][0]["release_id"] = name
+    contents = replace(bundle.contents, certificate=signed(certificate, KEY), proof=proof)
+    fault = fault_of(written(replace(bundle, contents=contents)), tmp_path)
+    assert fault is not None
+    assert "\x1b" not in str(fault)
+
+
 def test_a_certificate_signed_by_another_key_is_caught(tmp_path: Path) -> None:
     bundle = made()
     other = SigningKey.of(bytes(32))
@@ -224,6 +266,8 @@ def test_the_command_says_what_it_found(
     assert cli.main(["verify", str(file), "--key", str(keys)]) == cli.FAULTY
     assert "SHA256SUMS.sig: it is signed by" in capsys.readouterr().out
 
+    keys.write_bytes(b"\xff\xfe")
+    assert cli.main(["verify", str(file), "--key", str(keys)]) == cli.CANNOT
     keys.write_text("no key")
     assert cli.main(["verify", str(file), "--key", str(keys)]) == cli.CANNOT
     assert cli.main(["verify", str(tmp_path / "absent.zip")]) == cli.CANNOT

@@ -35,8 +35,8 @@ _LISTED = struct.Struct("<4s4B4HL2L5H2L")
 _LOCAL = struct.Struct("<4s2B4HL2L2H")
 _AT_ONCE = 2**20
 _MOST_FILES = 1000
-# Printable ASCII, so that a name can be shown.
-_NAME = re.compile(r"[!-~]{1,200}")
+# What can be shown, and lies below the folder into which the archive is unpacked.
+_NAME = re.compile(r"(?=.{1,200}\Z)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,13 @@ _MOST_BYTES = 2**28
 _GENESIS = "0" * 64
 _FIRST_LINE = re.compile(r"# ([0-9a-f]{64}) of the (\d{1,20}) bytes of the archive before this")
 _LINE = re.compile(r"([0-9a-f]{64})  ([!-~]{1,200})")
+_RELEASE = re.compile(r"rl_[a-z2-9]{1,40}")
 _DATA = re.compile(r"data/(sm_[a-z2-9]+)\.(csv|parquet)")
+# What documents and archives of another shape raise where they are read.
+_SHAPES = (
+    struct.error, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 _PRIMARY_STEP, _DELTA_STEP = Decimal("1e-12"), Decimal("1e-18")
 _TOTALS = {"spent_primary", "spent_delta"}
 _ENTRY = {
@@ -61,7 +67,7 @@ def verify(path: Path, keys: Mapping[str, bytes] | None = None) -> Verified:
         except (BundleFault, CannotVerify):
             raise
         # Whatever a stranger's bytes do to a check, the bundle is not one of the service's.
-        except (struct.error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except _SHAPES as error:
             raise BundleFault(ARCHIVE, f"it has no bundle's form: {error!r}") from None
 
 
@@ -80,6 +86,8 @@ class _Checks:
         certificate = self._certificate(hashes)
         self._data(certificate, hashes)
         self._ledger(certificate)
+        if not _RELEASE.fullmatch(certificate["release"]["id"]):
+            raise BundleFault(CERTIFICATE, "it names no release")
         return Verified(
             certificate["release"]["id"],
             certificate["dataset"]["name"],

@@ -17,11 +17,11 @@ def read_keys(path: Path) -> dict[str, bytes]:
     The file is the answer of `/v1/keys/signing`, or public halves in base64, one a line. Raises
     `CannotVerify`.
     """
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     try:
         listed = json.loads(text)["keys"]
         written = [each["public_key"] for each in listed]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, RecursionError, TypeError):
         written = text.split()
     try:
         halves = [decoded(str(path), each, _BYTES) for each in written]
