@@ -186,9 +186,8 @@ def get_publication(
     return _answer(body, chosen, if_none_match)
 
 
-def _answers(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """How a file is answered that has this type."""
-    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+def _answers(content: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    """How a file is answered that has this content, by media type."""
     return {
         200: {"description": "The bytes of the file.", "headers": FILE_HEADERS, "content": content},
         206: {
@@ -220,7 +219,7 @@ IfRangeHeader = Annotated[
     operation_id="get_publication_bundle",
     summary="All files of a publication, in one signed zip",
     response_class=StreamingResponse,
-    responses=_answers(archive.MEDIA_TYPE),
+    responses=_answers({archive.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}),
 )
 def get_publication_bundle(
     request: Request,
@@ -250,7 +249,8 @@ def get_publication_bundle(
     operation_id="get_publication_file",
     summary="One file of a publication",
     response_class=StreamingResponse,
-    responses=_answers("*/*"),
+    # Of any form: text, JSON or bytes.
+    responses=_answers({"*/*": {"schema": {}}}),
 )
 def get_publication_file(
     request: Request,
