@@ -154,6 +154,7 @@ class Story:
     cancelled: str
     sample: str
     grant: str
+    publication: str
 
 
 class Teller:
@@ -175,13 +176,13 @@ class Teller:
         sample = self.samples(release)
         self.report(release)
         self.evaluate(release)
-        self.publish(release)
+        publication = self.publish(release)
         cancelled = self.cancel(dataset)
         self.books(dataset)
         self.rest()
         return Story(
             admin, analyst, key, dataset, playground, public, spare,
-            release, cancelled, sample, grant,
+            release, cancelled, sample, grant, publication,
         )  # fmt: skip
 
     def people(self, admin: str) -> tuple[str, str, str]:
@@ -322,7 +323,8 @@ class Teller:
         self._until_succeeded("get_release", f"/v1/releases/{made}")
         self.ask("get_evaluation", "GET", f"/v1/releases/{made}/evaluation")
 
-    def publish(self, release: str) -> None:
+    def publish(self, release: str) -> str:
+        """The first is withdrawn; the second stays."""
         form = {
             "release": release,
             "title": "Taxi trips in the city centre, synthetic, 2029",
@@ -340,6 +342,8 @@ class Teller:
         self.ask("get_publication_file", "GET", f"{at}/files/README.md")
         reason = {"reason": "Column `fare` was published in cents."}
         self.ask("withdraw_publication", "DELETE", at, status=204, json=reason)
+        again = self.ask("create_publication", "POST", "/v1/publications", status=201, json=form)
+        return str(again.json()["id"])
 
     def cancel(self, dataset: str) -> str:
         """The last of three has not been claimed yet: it is cancelled and refunded."""
