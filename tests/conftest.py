@@ -25,8 +25,18 @@ share_compiled_statements()
 # none and takes half a second, over and over.
 gc.disable()
 
-# Folders whose files run for half a minute and more.
-LONGEST = ("contract", "packaging", "faults", "e2e", "hostile", "reports", "client", "browser")
+# Folders with files that run for ten seconds and more.
+LONGEST = (
+    "contract",
+    "packaging",
+    "faults",
+    "e2e",
+    "hostile",
+    "statistical",
+    "reports",
+    "client",
+    "browser",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
