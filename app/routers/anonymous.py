@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import anyio
 from anyio import to_thread
 from fastapi import Depends, Request, Security
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.problems import HalftoneError, NotAuthenticated, TooManyRequests, Unavailable
 from app.routers import errors
@@ -29,6 +32,12 @@ PREFIX = "/v1/publications"
 _WINDOW_S = 60.0
 # Requests that wait for their turn; beyond them the service says at once that it is busy.
 _MOST_WAITING = 200
+# Downloads under way, each of which holds some megabytes until its reader has taken them.
+_MOST_DOWNLOADS, _MOST_OF_ADDRESS = 64, 16
+# For a reader to take one piece of up to a mebibyte.
+_STALLED_S = 60.0
+# Starlette tells an error of the connection, as which a timeout counts, by its own.
+_ENDED = (TimeoutError, ClientDisconnect)
 
 
 class AnonymousReaders:
@@ -39,12 +48,12 @@ class AnonymousReaders:
         self._is_open = settings.public_catalogue
         self._windows: Windows[str] = Windows(_WINDOW_S)
         self._turns = anyio.CapacityLimiter(settings.anonymous_at_once)
+        self._downloads: Counter[str] = Counter()
 
     def admit(self, address: str) -> None:
         """Raises `NotAuthenticated` where the catalogue is not public, `TooManyRequests` for an
         address that asked too often, `Unavailable` while too many wait."""
-        if not self._is_open:
-            raise NotAuthenticated
+        self.expect_open()
         left_s = self._windows.left_s(address, self._limit)
         if left_s:
             raise TooManyRequests(
@@ -53,6 +62,29 @@ class AnonymousReaders:
         self._windows.count(address)
         if self._turns.statistics().tasks_waiting >= _MOST_WAITING:
             raise Unavailable("Many are reading publications now; ask again.", retry_after_s=2)
+
+    def expect_open(self) -> None:
+        """Raises `NotAuthenticated` where the catalogue is not public."""
+        if not self._is_open:
+            raise NotAuthenticated
+
+    @contextlib.contextmanager
+    def download(self, address: str) -> Iterator[None]:
+        """A download that is under way. Raises `TooManyRequests` for an address that has too many,
+        `Unavailable` while there are too many of all."""
+        if self._downloads[address] >= _MOST_OF_ADDRESS:
+            raise TooManyRequests(
+                f"{_MOST_OF_ADDRESS} downloads without a key are under way from this address.",
+                retry_after_s=5,
+            )
+        if self._downloads.total() >= _MOST_DOWNLOADS:
+            raise Unavailable("Many are downloading publications now; ask again.", retry_after_s=5)
+        self._downloads[address] += 1
+        try:
+            yield
+        finally:
+            self._downloads[address] -= 1
+            self._downloads += Counter()  # Without the addresses that have none.
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -85,9 +117,8 @@ class AnonymousFirst:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and _is_anonymous_reading(scope):
-            client = scope.get("client")
             try:
-                self._readers.admit(client[0] if client else "")
+                self._readers.admit(_address(scope))
             except HalftoneError as refusal:
                 answer = errors.problem(Request(scope), refusal)
                 await answer(scope, receive, send)
@@ -104,6 +135,28 @@ def _is_anonymous_reading(scope: Scope) -> bool:
     )
 
 
+class Download(StreamingResponse):
+    """A file for a reader without a key; it ends for one who takes nothing of it for long."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        readers: AnonymousReaders = scope["app"].state.anonymous
+
+        async def sent(message: Message) -> None:
+            with anyio.fail_after(_STALLED_S):
+                await send(message)
+
+        try:
+            with readers.download(_address(scope)), contextlib.suppress(*_ENDED):
+                await super().__call__(scope, receive, sent)
+        except HalftoneError as refusal:
+            await errors.problem(Request(scope), refusal)(scope, receive, send)
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
 async def reader(
     request: Request, _: Annotated[Any, Security(bearer)] = None
 ) -> AsyncIterator[Principal | None]:
@@ -112,6 +165,8 @@ async def reader(
     if "authorization" in request.headers:
         yield await to_thread.run_sync(caller_of, request)
         return
+    # It was admitted before, by its path; should paths ever be read in two ways, it stays closed.
+    readers.expect_open()
     async with readers.turn():
         yield None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from app.problems import NotFound
 from app.publications import archive, linked_data, pages, repository, service, views
 from app.publications.archive import ListedFile
 from app.publications.schemas import PublicationIn, PublicationOut, WithdrawalIn
-from app.routers.anonymous import AnonymousReaders, Reader
+from app.routers.anonymous import AnonymousReaders, Download, Reader
 from app.routers.data import FILE_HEADERS, byte_range, etag_matches, file_headers
 from app.routers.dependencies import (
     Custodian,
@@ -327,13 +327,11 @@ def _sent(
     else:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size_bytes}"
     headers["Content-Length"] = str(part.stop - part.start)
-    body: Iterator[bytes] | AsyncIterator[bytes] = iter(())
-    if request.method != "HEAD":
-        body = pieces(part)
-        if reader is None:
-            readers: AnonymousReaders = request.app.state.anonymous
-            body = readers.paced(body)
-    return StreamingResponse(body, status, headers=headers, media_type=file.media_type)
+    body = iter(()) if request.method == "HEAD" else pieces(part)
+    if reader is not None:
+        return StreamingResponse(body, status, headers=headers, media_type=file.media_type)
+    readers: AnonymousReaders = request.app.state.anonymous
+    return Download(readers.paced(body), status, headers=headers, media_type=file.media_type)
 
 
 def _form(request: Request, asked: Form | None) -> Form:
