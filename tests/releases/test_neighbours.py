@@ -129,10 +129,10 @@ def upload(service: World, table: bytes, host: ChildHost) -> str:
 
 
 class Reader:
-    """Asks as one person and keeps what came back."""
+    """Asks as one person, or without a key, and keeps what came back."""
 
-    def __init__(self, service: World, who: str) -> None:
-        self._client = service.client(who)
+    def __init__(self, service: World, who: str | None) -> None:
+        self._client = service.http if who is None else service.client(who)
         self.seen: list[Answer] = []
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
@@ -141,13 +141,27 @@ class Reader:
         self.seen.append((answer.status_code, headers, _plain(answer.content)))
         return answer
 
+    def ask_publication(self, path: str) -> Any:
+        """Without the size of its archive and tags, in which ids are packed or hashed."""
+        answer = self._client.request("GET", path)
+        apart = ("etag", "content-length")
+        headers = tuple(
+            (name, _plain(value)) for name, value in answer.headers.items() if name not in apart
+        )
+        body = re.sub(rb"\d+ B\b|\b\d+ bytes|\"\d+\"", b"size", _plain(answer.content))
+        body = re.sub(rb'("bundle_bytes": ?)\d+', rb"\1size", body)
+        self.seen.append((answer.status_code, headers, body))
+        return answer
+
     def ask_bundle(self, path: str) -> None:
         """Each file of a bundle apart: packed, ids of equal length have bytes of other numbers."""
         answer = self._client.get(path)
         assert answer.status_code == 200, answer.text
-        # Its tag is made of the ids.
+        # Its tag is made of the ids, and so is its length, where it states one.
         names = tuple(
-            (name, _plain(value)) for name, value in answer.headers.items() if name != "etag"
+            (name, _plain(value))
+            for name, value in answer.headers.items()
+            if name not in ("etag", "content-length")
         )
         with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
             for name in archive.namelist():
@@ -172,6 +186,7 @@ def _plain(seen: Any) -> Any:
 def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]) -> list[Answer]:
     """Everything an analyst can do with a dataset, and others with what is shared with them."""
     ana, others = Reader(service, "ana"), [Reader(service, who) for who in SHARED_WITH]
+    stranger = Reader(service, None)
     for part in (
         "",
         "/schema",
@@ -211,6 +226,7 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
         share(service, release, ana, others)
         if body.get("rows"):
             sample_shared(service, release, others, host)
+            publish(service, release, stranger)
     fail()
     failing = ana.ask("POST", releases, wanted(guarantee={"epsilon": "0.1"})).json()["id"]
     service.work(host)
@@ -232,7 +248,7 @@ def tour(service: World, dataset: str, host: ChildHost, fail: Callable[[], None]
     auditor.ask("GET", f"/v1/releases/{release}/certificate")
     auditor.ask("GET", f"/v1/releases/{failing}/certificate")
     auditor.ask("GET", "/v1/audit")
-    return [answer for reader in (ana, *others, auditor) for answer in reader.seen]
+    return [answer for reader in (ana, *others, stranger, auditor) for answer in reader.seen]
 
 
 def share(service: World, release: str, ana: Reader, others: Sequence[Reader]) -> None:
@@ -272,6 +288,31 @@ def evaluation(service: World, release: str, ana: Reader, host: ChildHost) -> No
     assert ana.ask("GET", f"{at}/evaluation").status_code == 200
 
 
+def publish(service: World, release: str, stranger: Reader) -> None:
+    """What a stranger without a key reads of a publication, before and after it is withdrawn."""
+    citation = {
+        "release": release,
+        "title": "Colours, synthetic",
+        "abstract": "Synthetic colours.",
+        "license": "CC0-1.0",
+        "creators": [{"name": "An office"}],
+    }
+    made = service.custodian.post("/v1/publications", citation)
+    assert made.status_code == 201, made.text
+    at = f"/v1/publications/{made.json()['id']}"
+    for form in ("json", "jsonld", "html"):
+        stranger.ask_publication(f"/v1/publications?q=colours&format={form}")
+        stranger.ask_publication(f"{at}?format={form}")
+    stranger.ask_bundle(f"{at}/bundle")
+    for file in made.json()["files"]:
+        if file["name"].startswith("data/"):
+            stranger.ask_publication(file["path"])
+    stranger.ask("GET", "/v1/keys/signing")
+    gone = service.custodian.request("DELETE", at, json={"reason": "A test."})
+    assert gone.status_code == 204
+    stranger.ask("GET", at)
+
+
 def report_beside(service: World, release: str, ana: Reader, host: ChildHost) -> None:
     """What the analyst reads while the custodian compares the release with the real rows."""
     at = f"/v1/releases/{release}/report"
@@ -294,7 +335,7 @@ def test_nobody_but_the_custodian_can_tell_neighbours_apart(
     EXACT.clear()
     monkeypatch.setattr("app.releases.samples.new_seed", lambda: SEED)
     for name, table in (("all", people(None)), ("but one", people("p17"))):
-        with world(tmp_path / name, monkeypatch) as service:
+        with world(tmp_path / name, monkeypatch, public_catalogue=True) as service:
             host = ChildHost(service.settings)
             for who in ("ana", *SHARED_WITH):
                 service.add_analyst(who)
@@ -319,7 +360,7 @@ def test_nobody_but_the_custodian_can_tell_neighbours_apart(
     assert all(re.search(r"there are \d+ rows", detail) for detail in details)
     assert details[0] != details[1]
     statuses = [status for status, _, _ in seen[0]]
-    assert {200, 202, 403, 409, 422} <= set(statuses)
+    assert {200, 202, 403, 409, 410, 422} <= set(statuses)
     assert sum(b'"state":"succeeded"' in body for _, _, body in seen[0]) >= 6
     assert any(b'"state":"failed"' in body for _, _, body in seen[0])
     assert any(b'"sampling_error"' in body for _, _, body in seen[0])
