@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -53,9 +54,16 @@ def _contact(value: str) -> str:
     return value
 
 
+# Line ends and tabs, and what some scripts and emoji join or part letters with.
+_ALLOWED = "\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+
+
 def _plain(value: str) -> str:
-    if any(not (mark.isprintable() or mark in "\n\t") for mark in value):
-        raise ValueError("the text has characters that cannot be shown")
+    value = value.replace("\r\n", "\n")
+    for mark in value:
+        # Not every space counts as printable: French texts have narrow ones.
+        if not (mark.isprintable() or mark in _ALLOWED or unicodedata.category(mark) == "Zs"):
+            raise ValueError("the text has characters that cannot be shown")
     return value
 
 
@@ -80,9 +88,10 @@ class CreatorIO(BaseModel):
         description="Name of the person or office.", examples=["City statistics office"]
     )
     affiliation: Line | None = Field(None, description="Where the person works.", examples=[None])
-    orcid: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{4}-\d{4}-\d{3}[\dX]$")] | None = (
-        Field(None, description="ORCID of the person.", examples=[None])
-    )
+    orcid: (
+        Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{4}-[0-9]{4}-[0-9]{3}[0-9X]$")]
+        | None
+    ) = Field(None, description="ORCID of the person.", examples=[None])
 
     @property
     def kind(self) -> Literal["person", "organization"]:

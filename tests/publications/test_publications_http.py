@@ -197,6 +197,8 @@ def test_publishing_again_under_one_key_gives_the_first_answer(service: World) -
         ({"title": "a\u0000b"}, "/title"),
         ({"creators": []}, "/creators"),
         ({"creators": [{"name": "Ada", "orcid": "1234"}]}, "/creators/0/orcid"),
+        ({"creators": [{"name": "A", "orcid": "0000-0000-0000-000\u0663"}]}, "/creators/0/orcid"),
+        ({"title": "turned \u202e round"}, "/title"),
         ({"contact": "call me"}, "/contact"),
         ({"temporal": {"start": "2030-01-01", "end": "2029-01-01"}}, "/temporal"),
         ({"temporal": {}}, "/temporal"),
@@ -213,6 +215,20 @@ def test_what_cannot_be_cited_is_refused_at_its_field(
     answer = service.custodian.post("/v1/publications", body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_texts_as_people_write_them_are_taken(service: World) -> None:
+    shown = publish(
+        service,
+        title="Donn\u00e9es\u202f: \u00ab\u00a0taxis\u00a0\u00bb",
+        abstract="One.\r\n\r\nTwo.",
+    )
+    assert shown["abstract"] == "One.\n\nTwo."
+    publish(
+        service,
+        shown["release"],
+        title="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f469",
+    )
 
 
 def test_an_unfinished_release_is_not_published(service: World) -> None:
