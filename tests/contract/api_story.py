@@ -151,6 +151,7 @@ class Story:
     public: str
     spare: str
     release: str
+    evaluation: str
     cancelled: str
     sample: str
     grant: str
@@ -175,14 +176,14 @@ class Teller:
         release = self.release(dataset, secret)
         sample = self.samples(release)
         self.report(release)
-        self.evaluate(release)
+        evaluation = self.evaluate(release)
         publication = self.publish(release)
         cancelled = self.cancel(dataset)
         self.books(dataset)
         self.rest()
         return Story(
             admin, analyst, key, dataset, playground, public, spare,
-            release, cancelled, sample, grant, publication,
+            release, evaluation, cancelled, sample, grant, publication,
         )  # fmt: skip
 
     def people(self, admin: str) -> tuple[str, str, str]:
@@ -314,7 +315,7 @@ class Teller:
         self.ask("request_report", "POST", at, status=202, json=chosen)
         self._until_succeeded("get_report", at)
 
-    def evaluate(self, release: str) -> None:
+    def evaluate(self, release: str) -> str:
         form = {"guarantee": {"epsilon": "0.5", "delta": "0.000001"}}
         at = f"/v1/releases/{release}/evaluations"
         made = self.ask("request_evaluation", "POST", at, status=202, json=form).json()["id"]
@@ -322,6 +323,7 @@ class Teller:
         self.ask("request_evaluation", "POST", at, status=409, json=large)
         self._until_succeeded("get_release", f"/v1/releases/{made}")
         self.ask("get_evaluation", "GET", f"/v1/releases/{made}/evaluation")
+        return str(made)
 
     def publish(self, release: str) -> str:
         """The first is withdrawn; the second stays."""

@@ -110,6 +110,7 @@ _DISPOSABLE: dict[str, Callable[[], dict[str, str]]] = {
     "get_publication_file": lambda: {"name": "README.md"},
     "withdraw_publication": _publication,
     "cancel_release": lambda: {"release_id": _ids["cancelled"]},
+    "get_evaluation": lambda: {"release_id": _ids["evaluation"]},
 }
 
 
