@@ -21,6 +21,9 @@ Found = tuple[PublicationRow, ReleaseRow, DatasetRow]
 # An archive takes seconds, one of 20 million rows minutes.
 LONGEST_MAKING = timedelta(hours=1)
 
+# Of the variables that one statement of the store may have.
+_MOST_IDS = 50
+
 _newer = aliased(PublicationRow)
 _ESCAPE = "\\"
 
@@ -63,11 +66,15 @@ def last_version(session: Session, series_id: str) -> int:
 
 
 def published_in(session: Session, series_ids: Sequence[str]) -> list[PublicationRow]:
-    """The published versions of these series, oldest first."""
-    query = select(PublicationRow).where(
-        PublicationRow.series_id.in_(series_ids), PublicationRow.state == "published"
-    )
-    return list(session.scalars(query.order_by(PublicationRow.version)))
+    """The published versions of these series, of each oldest first."""
+    wanted, found = sorted(set(series_ids)), []
+    for first in range(0, len(wanted), _MOST_IDS):
+        query = select(PublicationRow).where(
+            PublicationRow.series_id.in_(wanted[first : first + _MOST_IDS]),
+            PublicationRow.state == "published",
+        )
+        found += session.scalars(query.order_by(PublicationRow.version))
+    return found
 
 
 def forget_unfinished(session: Session, publication_id: str) -> None:

@@ -16,6 +16,7 @@ from release_world import World, colours, world
 from app.erasure import finish_interrupted
 from app.publications import archive
 from app.publications.models import PublicationRow
+from app.routers.paging import LARGEST_LIMIT
 from app.signing import keys as signing_keys
 from app.storage.encryption import Keyring
 from app.storage.models import ChunkRow
@@ -215,6 +216,21 @@ def test_what_cannot_be_cited_is_refused_at_its_field(
     answer = service.custodian.post("/v1/publications", body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_the_largest_page_of_a_full_catalogue_is_answered(service: World) -> None:
+    made = publish(service)
+    with service.database.write() as session:
+        row = session.get_one(PublicationRow, made["id"])
+        facts = {
+            column.key: getattr(row, column.key) for column in PublicationRow.__table__.columns
+        }
+        for number in range(LARGEST_LIMIT):
+            name = f"pb_{number:020d}"
+            session.add(PublicationRow(**{**facts, "id": name, "series_id": name}))
+    page = service.http.get("/v1/publications", params={"limit": LARGEST_LIMIT})
+    assert page.status_code == 200, page.text
+    assert len(page.json()["items"]) == LARGEST_LIMIT
 
 
 def test_texts_as_people_write_them_are_taken(service: World) -> None:
