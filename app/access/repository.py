@@ -19,6 +19,9 @@ from app.security.principals import Principal
 # the same data.
 SHOWN_BESIDES = ("account.", "budget.", "dataset.", "grant.", "publication.", "release.")
 
+# Values bound in one statement.
+_MOST_IDS = 50
+
 # Almost every request runs these, so they are built once.
 _OPENED = (
     select(DatasetRow, AccountRow, GrantRow)
@@ -122,17 +125,20 @@ def active_caps(
     session: Session, account_id: str, principal_ids: Collection[str]
 ) -> list[tuple[str, int | None, int | None]]:
     """(principal, caps) of every active grant of these analysts on datasets of the account."""
-    rows = session.execute(
-        select(GrantRow.principal_id, GrantRow.cap_primary, GrantRow.cap_delta)
-        .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
-        .where(
-            DatasetRow.account_id == account_id,
-            GrantRow.principal_id.in_(principal_ids),
-            GrantRow.state == "active",
-            GrantRow.role == "analyst",
+    ids, found = sorted(principal_ids), []
+    for first in range(0, len(ids), _MOST_IDS):
+        rows = session.execute(
+            select(GrantRow.principal_id, GrantRow.cap_primary, GrantRow.cap_delta)
+            .join(DatasetRow, DatasetRow.id == GrantRow.dataset_id)
+            .where(
+                DatasetRow.account_id == account_id,
+                GrantRow.principal_id.in_(ids[first : first + _MOST_IDS]),
+                GrantRow.state == "active",
+                GrantRow.role == "analyst",
+            )
         )
-    )
-    return [(row[0], row[1], row[2]) for row in rows]
+        found += [(row[0], row[1], row[2]) for row in rows]
+    return found
 
 
 def spending(session: Session, account_id: str) -> dict[str, tuple[int, int]]:

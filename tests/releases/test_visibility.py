@@ -12,6 +12,7 @@ from release_world import Client, World, colours, world
 from app.ledger.models import GrantRow
 from app.releases import feed
 from app.releases.models import ReleaseRow
+from app.routers.paging import LARGEST_LIMIT
 from app.security.models import ApiKeyRow, PrincipalRow
 
 SIGHT = {
@@ -257,3 +258,14 @@ def test_a_shared_release_outlives_its_dataset_unless_it_is_withdrawn(
         left = ("requester", None) if withdrawn else ("public", "grantees")
         assert (row.visibility, row.visibility_requested) == left
     assert case.put("custodian", "public").status_code == (409 if withdrawn else 200)
+
+
+def test_the_largest_page_of_grants_is_answered(service: World) -> None:
+    dataset = service.add_dataset()
+    for number in range(LARGEST_LIMIT):
+        service.add_analyst(f"ana{number}")
+        service.grant(dataset, f"ana{number}")
+    path = f"/v1/datasets/{dataset}/grants"
+    page = service.custodian.get(path, params={"limit": LARGEST_LIMIT})
+    assert page.status_code == 200, page.text
+    assert len(page.json()["items"]) == LARGEST_LIMIT
