@@ -67,7 +67,8 @@ def last_version(session: Session, series_id: str) -> int:
 
 def published_in(session: Session, series_ids: Sequence[str]) -> list[PublicationRow]:
     """The published versions of these series, of each oldest first."""
-    wanted, found = sorted(set(series_ids)), []
+    wanted = sorted(set(series_ids))
+    found: list[PublicationRow] = []
     for first in range(0, len(wanted), _MOST_IDS):
         query = select(PublicationRow).where(
             PublicationRow.series_id.in_(wanted[first : first + _MOST_IDS]),
