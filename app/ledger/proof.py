@@ -1,8 +1,9 @@
 """What of an account's ledger goes with a release: its own entries, and the chain around them.
 
 Entries of others are shown as hashes. Without the account's totals an entry of the release leaves
-them out, with the salt that keeps them from being guessed; and hashes of entries that have no salt
-are left out too, since who knows the rest of such an entry could try caps until one matches.
+them out, with the salt that keeps them from being guessed, and who requested it; and hashes of
+entries that have no salt are left out too, since who knows the rest of such an entry could try caps
+until one matches.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from app.problems import Conflict
 
 FORMAT = "halftone-ledger-proof-1"
 _TOTALS = ("spent_primary", "spent_delta")
+# A release that is shared does not tell who requested it.
+_WHO = ("principal_id", "grant_id")
 
 
 def of_release(
@@ -75,6 +78,6 @@ def position(session: Session, account_id: str, sequence: int) -> dict[str, Any]
 def _shown(link: Link, *, shows_totals: bool) -> dict[str, Any]:
     facts = link.entry.as_json()
     if not shows_totals:
-        facts = {name: value for name, value in facts.items() if name not in _TOTALS}
+        facts = {name: value for name, value in facts.items() if name not in _TOTALS + _WHO}
         facts["detail"] = {name: value for name, value in facts["detail"].items() if name != SALT}
     return facts

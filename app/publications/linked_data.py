@@ -16,6 +16,7 @@ CONTEXT: dict[str, Any] = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
     "foaf": "http://xmlns.com/foaf/0.1/",
+    "hydra": "http://www.w3.org/ns/hydra/core#",
     "owl": "http://www.w3.org/2002/07/owl#",
     "spdx": "http://spdx.org/rdf/terms#",
     "vcard": "http://www.w3.org/2006/vcard/ns#",
@@ -27,11 +28,18 @@ _ORCID = "https://orcid.org/"
 
 
 def catalogue(
-    shown: Sequence[PublicationOut], *, base: str, title: str, publisher: str
+    shown: Sequence[PublicationOut],
+    *,
+    base: str,
+    title: str,
+    publisher: str,
+    following: str | None = None,
 ) -> dict[str, Any]:
-    """A dcat:Catalog of publications. `base` is the address of the service, without a slash."""
+    """A dcat:Catalog of publications, or a page of it. `base` is the address of the service,
+    without a slash; `following` is the query of the next page, which harvesters go on to."""
     path = f"{base}/v1/publications"
-    return {
+    view = {"@type": "hydra:PartialCollectionView", "hydra:next": {"@id": f"{path}?{following}"}}
+    document = {
         "@context": CONTEXT,
         "@id": path,
         "@type": "dcat:Catalog",
@@ -41,6 +49,7 @@ def catalogue(
         "foaf:homepage": {"@id": path},
         "dcat:dataset": [_entry(out, base) for out in shown],
     }
+    return document if following is None else {**document, "hydra:view": view}
 
 
 def entry(out: PublicationOut, *, base: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -99,6 +100,7 @@ _LISTED: dict[int | str, dict[str, Any]] = {
 }
 
 
+@router.head("/publications", include_in_schema=False)
 @router.get(
     "/publications",
     operation_id="list_publications",
@@ -145,6 +147,7 @@ def list_publications(
                     base=_base(request),
                     title=settings.catalogue_title,
                     publisher=settings.catalogue_publisher,
+                    following=_following(request, following),
                 )
             )
         case "html":
@@ -155,6 +158,7 @@ def list_publications(
     return _answer(body, chosen, if_none_match)
 
 
+@router.head("/publications/{publication_id}", include_in_schema=False)
 @router.get(
     "/publications/{publication_id}",
     operation_id="get_publication",
@@ -345,6 +349,13 @@ def _form(request: Request, asked: Form | None) -> Form:
             if media_type == known:
                 return form
     return "json"
+
+
+def _following(request: Request, cursor: str | None) -> str | None:
+    """The query of the next page of linked data."""
+    if cursor is None:
+        return None
+    return urlencode({**request.query_params, "format": "jsonld", "cursor": cursor})
 
 
 def _base(request: Request) -> str:

@@ -104,8 +104,6 @@ def proof() -> dict[str, Any]:
         "kind": "charge",
         "dataset_id": "ds_" + "2" * 20,
         "release_id": RELEASE,
-        "principal_id": "pr_1",
-        "grant_id": None,
         "primary": 10**12,
         "delta": 0,
         "detail": {},

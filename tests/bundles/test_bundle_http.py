@@ -164,6 +164,8 @@ def test_totals_are_shown_on_demand_to_those_who_see_them(case: Case, tmp_path: 
     assert not plain["ledger-proof.json"]["totals_shown"]
     assert "spent_primary" not in str(plain["ledger-proof.json"])
     assert "salt" not in str(plain["ledger-proof.json"])
+    # As the release itself does not tell who requested it.
+    assert not {"principal_id", "grant_id"} & set(plain["ledger-proof.json"]["entries"][0])
     # The opening of the account has no salt: its hash would let its caps be tried out.
     assert plain["ledger-proof.json"]["hashes"][0] is None
 

@@ -14,6 +14,8 @@ from test_publications_http import made_release, publish
 SHAPES = Path(__file__).with_name("dcat_shapes.ttl")
 DCAT, DCT = "http://www.w3.org/ns/dcat#", "http://purl.org/dc/terms/"
 
+HYDRA = "http://www.w3.org/ns/hydra/core#"
+
 
 def library(name: str) -> Any:
     """Imported when it is needed: every process that runs tests collects this file."""
@@ -57,6 +59,20 @@ def test_the_catalogue_is_dcat(service: World) -> None:
     conforms(one)
     (licence,) = set(one.objects(None, term(f"{DCT}license")))
     assert str(licence) == "https://spdx.org/licenses/CC-BY-4.0"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_harvester_goes_from_page_to_page(service: World) -> None:
+    release = made_release(service)
+    made = {publish(service, release)["id"] for _ in range(3)}
+    address: Any = "/v1/publications?format=jsonld&limit=2&q=trips"
+    found: list[str] = []
+    while address:
+        graph = graph_of(service.http.get(str(address)).text)
+        conforms(graph)
+        found += [str(each) for each in graph.objects(None, term(f"{DCT}identifier"))]
+        address = next(graph.objects(None, term(f"{HYDRA}next")), None)
+    assert sorted(found) == sorted(made)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

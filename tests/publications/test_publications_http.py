@@ -61,6 +61,9 @@ def test_a_stranger_finds_and_reads_what_a_custodian_published(service: World) -
     tag = {"If-None-Match": answer.headers["ETag"]}
     unchanged = service.http.get(f"/v1/publications/{made['id']}", headers=tag)
     assert (unchanged.status_code, unchanged.content) == (304, b"")
+    head = service.http.head(f"/v1/publications/{made['id']}")
+    assert (head.status_code, head.headers["ETag"]) == (200, answer.headers["ETag"])
+    assert service.http.head("/v1/publications").status_code == 200
     shown = service.custodian.get(f"/v1/releases/{made['release']}").json()
     assert shown["visibility"] == "public"
 

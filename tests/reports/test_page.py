@@ -26,6 +26,7 @@ from app.engine.table import Table
 from app.reports.page import Facts, heat, render
 from app.sandbox.child import ChildHost
 
+RULES = {"good": "", "usable": "", "weak": "", "not measured": ""}
 HOSTILE = "</script><img src=//evil.example onerror=alert(1)>"
 
 
@@ -103,6 +104,28 @@ def test_a_page_of_twenty_columns_is_one_small_file():
     assert outline.tags.count("img") + outline.tags.count("svg") == 20 + 2 * 190 + 1
     # Behind each picture of a column, each pair and the associations.
     assert outline.tags.count("details") >= 20 + 190 + 1
+
+
+def test_each_table_behind_a_picture_says_what_it_is_of_and_is_printed():
+    html = render(facts(made(2, 3)))
+    summaries = re.findall(r"<summary>([^<]*)</summary>", html)
+    assert len(summaries) == len(set(summaries)) == 2 + 1 + 1
+    assert html.count('<th scope="row">') >= 2 * 3
+    # A browser hides the content of what is closed in this part, on paper too.
+    printed = html.split("@media print {")[1].split("</style>")[0]
+    assert "details::details-content { display: block; block-size: auto; content-visi" in printed
+
+
+def test_correlations_stand_with_the_associations():
+    known = {"statistic": "correlation", "q": None, "value": 0.25, "basis": "measured"}
+    numbers = [
+        {**known, "columns": ["c0", "c1"], "interval": [0.125, 0.375]},
+        {**known, "columns": ["c0", "c2"], "interval": None, "basis": "implied by the model"},
+    ]
+    stated = {"columns": [], "pairs": [], "numbers": numbers, "notes": [], "rules": RULES}
+    html = render(facts(made(3, 3), statement=stated))
+    assert "<td>c0, c1</td><td>0.25</td><td>0.125 to 0.375</td>" in html
+    assert "<td>c0, c2</td><td>0.25</td><td>implied by the model</td>" in html
 
 
 def test_a_large_pair_is_a_png_of_its_cells():

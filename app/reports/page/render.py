@@ -42,6 +42,7 @@ def render(facts: Facts) -> str:
         pairs=_pairs(facts),
         counts=[(word, verdicts[word], pair_verdicts[word]) for word in _VERDICTS],
         associations=_associations(facts.pictures),
+        correlations=[each for each in statement["numbers"] if len(each["columns"]) == 2],
     )
 
 

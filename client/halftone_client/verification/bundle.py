@@ -33,10 +33,10 @@ _SHAPES = (
     ValueError,
 )  # fmt: skip
 _PRIMARY_STEP, _DELTA_STEP = Decimal("1e-12"), Decimal("1e-18")
-_TOTALS = {"spent_primary", "spent_delta"}
+_WITH_TOTALS = {"spent_primary", "spent_delta", "principal_id", "grant_id"}
 _ENTRY = {
-    "account_id", "sequence", "kind", "dataset_id", "release_id", "principal_id", "grant_id",
-    "primary", "delta", "detail", "at",
+    "account_id", "sequence", "kind", "dataset_id", "release_id", "primary", "delta", "detail",
+    "at",
 }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ class _Checks:
         expect(len(charges) == 1, "it has not one charge of the release")
         expect(proof["accountant"] == certificate["accountant"], "it is of another accountant")
         for entry in proof["entries"]:
-            fields = _ENTRY | _TOTALS if shown else _ENTRY
+            fields = _ENTRY | _WITH_TOTALS if shown else _ENTRY
             expect(set(entry) == fields, "an entry has other fields")
             place = entry["sequence"]
             expect(0 < place <= len(hashes), "an entry lies beyond the chain's end")
