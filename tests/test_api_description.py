@@ -151,12 +151,18 @@ def test_every_request_body_has_an_example_that_its_schema_takes(
 
 
 def test_every_refusal_is_a_problem_with_an_example(document: dict[str, Any]) -> None:
+    refusals: dict[tuple[str, str], dict[str, Any]] = {}
     for operation, status, kind, content in contents(document):
         if int(status) >= 400:
-            assert kind == PROBLEM_TYPE, (operation, status)
-            schema = standing_alone(document, content["schema"])
-            jsonschema_rs.validator_for(schema).validate(content["example"])
-            assert content["example"]["status"] == int(status)
+            refusals.setdefault((operation, status), {})[kind] = content
+    for (operation, status), kinds in refusals.items():
+        # Beside it, a person may be shown a page.
+        assert PROBLEM_TYPE in kinds, (operation, status)
+        assert set(kinds) <= {PROBLEM_TYPE, "text/html"}, (operation, status)
+        content = kinds[PROBLEM_TYPE]
+        schema = standing_alone(document, content["schema"])
+        jsonschema_rs.validator_for(schema).validate(content["example"])
+        assert content["example"]["status"] == int(status)
 
 
 def test_refusals_follow_from_the_form_of_an_operation(document: dict[str, Any]) -> None:

@@ -51,11 +51,17 @@ def spent(charge: Charge, accountant: Accountant, delta: int) -> dict[str, str] 
         return None
 
 
-def left(charge: Charge, accountant: Accountant, delta: int) -> dict[str, str] | None:
-    """The largest epsilon of one release, without approximate steps, that the amount covers."""
+def left(
+    charge: Charge, accountant: Accountant, delta: int, most: int | None = None
+) -> dict[str, str] | None:
+    """The largest epsilon of one release, without approximate steps, that the amount covers.
+
+    `most` is what was stated of the whole, if it was: units of rho can cover some 1e-11 more.
+    """
     if accountant is Accountant.BASIC:
         return None
-    return _wire(largest_epsilon_within(charge.primary, delta), delta)
+    epsilon = largest_epsilon_within(charge.primary, delta)
+    return _wire(epsilon if most is None else min(epsilon, most), delta)
 
 
 def _wire(epsilon: int, delta: int) -> dict[str, str]:

@@ -161,7 +161,9 @@ class AllowanceOut(BaseModel):
                 "remaining": None if remaining is None else amounts(remaining, accountant),
                 "remaining_as_epsilon": None
                 if remaining is None
-                else as_epsilon.left(remaining, accountant, delta),
+                else as_epsilon.left(
+                    remaining, accountant, delta, None if stated is None else stated.epsilon
+                ),
             }
         )
 

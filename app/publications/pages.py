@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -44,6 +44,11 @@ def catalogue(
     return _pages.get_template("catalogue.html").render(
         shown=shown, title=title, q=q, next=following
     )
+
+
+def withdrawn(gone: Mapping[str, Any]) -> str:
+    """The page of a publication that was withdrawn, of what its 410 tells."""
+    return _pages.get_template("withdrawn.html").render(gone=gone)
 
 
 def cited(out: PublicationOut, base: str) -> str:

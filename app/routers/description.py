@@ -221,11 +221,11 @@ def _name_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
     for status, response in responses.items():
         if int(status) >= 400:
             shown = {"schema": {"$ref": "#/components/schemas/Problem"}}
-            response.setdefault("content", {PROBLEM_TYPE: shown})
+            content = response.setdefault("content", {}).setdefault(PROBLEM_TYPE, shown)
             if int(status) in _HEADERS:
                 response["headers"] = _HEADERS[int(status)]
-            if "example" not in str(response["content"]):
-                response["content"][PROBLEM_TYPE]["example"] = _PROBLEMS[int(status)].as_wire(path)
+            if "example" not in str(content):
+                content["example"] = _PROBLEMS[int(status)].as_wire(path)
     operation["responses"] = dict(sorted(responses.items()))
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from app import erasure
 from app.idempotency import Attempt
-from app.problems import NotFound
+from app.problems import Gone, NotFound
 from app.publications import archive, linked_data, pages, repository, service, views
 from app.publications.archive import ListedFile
 from app.publications.schemas import PublicationIn, PublicationOut, WithdrawalIn
@@ -44,6 +44,18 @@ _MEDIA_TYPES: dict[Form, str] = {
     "html": "text/html",
 }
 _LONGEST_SEARCH, _MOST_WORDS = 200, 10
+
+_WITHDRAWN: dict[int | str, dict[str, Any]] = {
+    410: {
+        **refusing(410)[410],
+        "content": {
+            "text/html": {
+                "schema": {"type": "string"},
+                "example": '<!doctype html>\n<html lang="en">\n...\n</html>\n',
+            }
+        },
+    }
+}
 
 FormQuery = Annotated[
     Form | None,
@@ -164,7 +176,7 @@ def list_publications(
     operation_id="get_publication",
     summary="One publication",
     response_model=PublicationOut,
-    responses={**_LISTED, **refusing(404, 410)},
+    responses={**_LISTED, **refusing(404), **_WITHDRAWN},
 )
 def get_publication(
     request: Request,
@@ -178,9 +190,16 @@ def get_publication(
 
     410 once it was withdrawn, with its title, the dates and the reason.
     """
-    found = service.published(session, publication_id)
+    chosen = _form(request, form)
+    try:
+        found = service.published(session, publication_id)
+    except Gone as gone:
+        if chosen != "html":
+            raise
+        headers = {"Content-Security-Policy": pages.CSP, "Cache-Control": "no-cache"}
+        return HTMLResponse(pages.withdrawn(gone.extra), gone.status, headers=headers)
     out = views.publication(session, found)
-    match chosen := _form(request, form):
+    match chosen:
         case "jsonld":
             body = _json(linked_data.entry(out, base=_base(request)))
         case "html":

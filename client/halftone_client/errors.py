@@ -154,6 +154,11 @@ class Withdrawn(RequestRefused):
     def reason(self) -> str:
         return str(self.problem.get("reason") or "")
 
+    def _figures(self) -> list[str]:
+        names = ("version", "published_at", "withdrawn_at", "superseded_by")
+        told = [(name.replace("_", " "), self.problem.get(name)) for name in names]
+        return [f"{name} {value}" for name, value in told if value is not None]
+
 
 class TooLarge(RequestRefused):
     """The body is larger than the service accepts."""

@@ -134,6 +134,9 @@ def test_a_withdrawn_publication_leaves_a_tombstone(service: World) -> None:
         "Fares were in cents.",
     )
     assert told["published_at"] == made["published_at"] < told["withdrawn_at"]
+    page = service.http.get(path, headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["Content-Type"]) == (410, "text/html; charset=utf-8")
+    assert "Fares were in cents." in page.text
     assert service.http.get("/v1/publications").json()["items"] == []
     assert service.http.get(f"{path}/bundle").status_code == 410
     next_one = publish(service, made["release"], supersedes=made["id"])

@@ -284,6 +284,7 @@ def test_an_allowance_on_an_account_in_rho_is_asked_and_told_as_epsilon(desk: De
     grant = made.grant(allowance={"epsilon": "2", "delta": "1e-7"})
     told = grant["allowance"]
     assert told["cap_as_epsilon"] == {"epsilon": "2", "delta": "0.0000001"}
+    assert told["remaining_as_epsilon"] == told["cap_as_epsilon"]
     assert float(told["cap"]["rho"]) == pytest.approx(0.0743, abs=0.0005)
     with desk.database.write() as session:
         row = session.get(GrantRow, grant["id"])
