@@ -6,6 +6,8 @@ as epsilon, come to more than the cap: each is right by itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from app.engine.privacy.accounting import epsilon_for, largest_epsilon_within
 from app.engine.privacy.loss import (
     DELTA_UNIT,
@@ -21,6 +23,20 @@ from app.engine.privacy.loss import (
 USUAL_DELTA = 10**12
 
 
+@dataclass(frozen=True, slots=True)
+class EpsilonAtDelta:
+    """Epsilon and the delta at which it is meant, in units of 1e-12 and 1e-18."""
+
+    epsilon: int
+    delta: int
+
+    def as_wire(self) -> dict[str, str]:
+        return {
+            "epsilon": from_units(self.epsilon, EPSILON_UNIT),
+            "delta": from_units(self.delta, DELTA_UNIT),
+        }
+
+
 def requested(
     charge: Charge, guarantee: Guarantee, accountant: Accountant
 ) -> dict[str, str] | None:
@@ -28,7 +44,7 @@ def requested(
     if accountant is Accountant.BASIC:
         return None
     if guarantee.epsilon is not None:
-        return _wire(guarantee.epsilon, guarantee.delta or 0)
+        return EpsilonAtDelta(guarantee.epsilon, guarantee.delta or 0).as_wire()
     return spent(charge, accountant, delta_of(guarantee))
 
 
@@ -46,7 +62,7 @@ def spent(charge: Charge, accountant: Accountant, delta: int) -> dict[str, str] 
     if accountant is Accountant.BASIC or charge.delta >= delta:
         return None
     try:
-        return _wire(epsilon_for(charge.primary, delta - charge.delta), delta)
+        return EpsilonAtDelta(epsilon_for(charge.primary, delta - charge.delta), delta).as_wire()
     except AmountError:
         return None
 
@@ -61,11 +77,4 @@ def left(
     if accountant is Accountant.BASIC:
         return None
     epsilon = largest_epsilon_within(charge.primary, delta)
-    return _wire(epsilon if most is None else min(epsilon, most), delta)
-
-
-def _wire(epsilon: int, delta: int) -> dict[str, str]:
-    return {
-        "epsilon": from_units(epsilon, EPSILON_UNIT),
-        "delta": from_units(delta, DELTA_UNIT),
-    }
+    return EpsilonAtDelta(epsilon if most is None else min(epsilon, most), delta).as_wire()

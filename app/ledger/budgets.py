@@ -11,6 +11,7 @@ from app.engine.privacy.accounting import epsilon_for
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger import repository
 from app.ledger.accounts import Budget
+from app.ledger.as_epsilon import EpsilonAtDelta
 from app.ledger.entries import AccountSuspended, append
 from app.ledger.models import AccountRow
 from app.ledger.repository import Position
@@ -19,23 +20,16 @@ from app.security import audit
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A budget as declared: units of 1e-12 of epsilon and 1e-18 of delta."""
-
-    epsilon: int
-    delta: int
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
     """What an account shows to those who may see its totals."""
 
-    budget: Declared
+    # As it was declared.
+    budget: EpsilonAtDelta
     delta_for_approximate: int
     cap: Charge
     spent: Charge
     remaining: Charge
-    epsilon_at_delta: Declared
+    epsilon_at_delta: EpsilonAtDelta
     releases: int
     highest_cap: Charge
     changes: int
@@ -68,7 +62,7 @@ def _totals(session: Session, account: AccountRow) -> Totals:
     refunds = repository.count_of_kind(session, account.id, "refund")
     spent = Charge(account.spent_primary, account.spent_delta)
     return Totals(
-        budget=Declared(account.budget_epsilon, account.budget_delta),
+        budget=EpsilonAtDelta(account.budget_epsilon, account.budget_delta),
         delta_for_approximate=account.delta_for_approximate,
         cap=Charge(account.cap_primary, account.cap_delta),
         spent=spent,
@@ -76,7 +70,7 @@ def _totals(session: Session, account: AccountRow) -> Totals:
             account.cap_primary - spent.primary,
             account.cap_delta - spent.delta,
         ),
-        epsilon_at_delta=Declared(_epsilon_spent(account), account.budget_delta),
+        epsilon_at_delta=EpsilonAtDelta(_epsilon_spent(account), account.budget_delta),
         releases=charges - refunds,
         highest_cap=Charge(account.highest_primary, account.highest_delta),
         changes=repository.count_of_kind(session, account.id, "budget"),

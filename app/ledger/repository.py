@@ -24,9 +24,9 @@ from sqlalchemy.orm import Session
 from app.database import rowcount
 from app.engine import strict_json
 from app.engine.privacy.loss import Charge
+from app.ledger.as_epsilon import EpsilonAtDelta
 from app.ledger.chain import FIELDS, Entry, Link
 from app.ledger.models import AccountRow, GrantRow, LedgerRow
-from app.ledger.terms import Stated
 
 _accounts = AccountRow.__table__.c
 _grants = GrantRow.__table__.c
@@ -94,7 +94,7 @@ class Position:
     spent_delta: int
     is_open: bool
     # Of an allowance in rho that was stated as epsilon at a delta.
-    stated: Stated | None = None
+    stated: EpsilonAtDelta | None = None
 
     @property
     def cap(self) -> Charge | None:
@@ -179,8 +179,8 @@ def allowance_of(row: GrantRow) -> Position:
     )
 
 
-def _stated(epsilon: int | None, delta: int | None) -> Stated | None:
-    return None if epsilon is None or delta is None else Stated(epsilon, delta)
+def _stated(epsilon: int | None, delta: int | None) -> EpsilonAtDelta | None:
+    return None if epsilon is None or delta is None else EpsilonAtDelta(epsilon, delta)
 
 
 def spend(session: Session, account_id: str, charge: Charge) -> Head | None:

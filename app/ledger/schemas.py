@@ -22,11 +22,12 @@ from app.engine.privacy.loss import (
     to_units,
 )
 from app.ledger import as_epsilon
-from app.ledger.budgets import BudgetView, Declared, Totals
+from app.ledger.as_epsilon import EpsilonAtDelta
+from app.ledger.budgets import BudgetView, Totals
 from app.ledger.entries import SALT
 from app.ledger.models import LedgerRow
 from app.ledger.repository import Position
-from app.ledger.terms import Allowance, Stated
+from app.ledger.terms import Allowance
 from app.ledger.verification import Verification
 from app.problems import Invalid
 
@@ -226,24 +227,18 @@ def _totals(totals: Totals | None, accountant: Accountant) -> dict[str, Any]:
         hidden = set(BudgetOut.model_fields) - {"state", "accountant", "allowance"}
         return dict.fromkeys(hidden)
     return {
-        "budget": _declared(totals.budget),
+        "budget": EpsilonAmounts(**totals.budget.as_wire()),
         "delta_for_approximate": from_units(totals.delta_for_approximate, DELTA_UNIT),
         "cap": amounts(totals.cap, accountant),
         "spent": amounts(totals.spent, accountant),
         "remaining": amounts(totals.remaining, accountant),
-        "epsilon_at_delta": _declared(totals.epsilon_at_delta),
+        "epsilon_at_delta": EpsilonAmounts(**totals.epsilon_at_delta.as_wire()),
         "remaining_as_epsilon": as_epsilon.left(totals.remaining, accountant, totals.budget.delta),
         "releases": totals.releases,
         "highest_cap": amounts(totals.highest_cap, accountant),
         "changes": totals.changes,
         "note": _CHANGED if totals.changes else None,
     }
-
-
-def _declared(budget: Declared) -> EpsilonAmounts:
-    return EpsilonAmounts(
-        epsilon=from_units(budget.epsilon, EPSILON_UNIT), delta=from_units(budget.delta, DELTA_UNIT)
-    )
 
 
 class LedgerLine(BaseModel):
@@ -445,7 +440,7 @@ class AllowanceIn(BaseModel):
         except BudgetNotAccepted as error:
             pointer = "/allowance" + error.pointer.removeprefix("/budget")
             raise Invalid.at(pointer, error.message, error.remedy) from None
-        return Allowance(Charge(caps.primary, caps.delta), Stated(epsilon, delta))
+        return Allowance(Charge(caps.primary, caps.delta), EpsilonAtDelta(epsilon, delta))
 
 
 def _units(

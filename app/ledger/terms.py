@@ -5,32 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.engine.privacy.accounting import GuaranteeNotAccepted, open_guarantee
-from app.engine.privacy.loss import (
-    DELTA_UNIT,
-    EPSILON_UNIT,
-    Accountant,
-    Charge,
-    Guarantee,
-    PrivacyLoss,
-    from_units,
-)
+from app.engine.privacy.loss import Accountant, Charge, Guarantee, PrivacyLoss
 from app.ledger import as_epsilon
+from app.ledger.as_epsilon import EpsilonAtDelta
 from app.problems import Invalid
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """An amount of a `zcdp` account as it was stated: epsilon at a delta, in units of 1e-12 and
-    1e-18."""
-
-    epsilon: int
-    delta: int
-
-    def as_wire(self) -> dict[str, str]:
-        return {
-            "epsilon": from_units(self.epsilon, EPSILON_UNIT),
-            "delta": from_units(self.delta, DELTA_UNIT),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +17,7 @@ class Allowance:
     where that was in epsilon on a `zcdp` account."""
 
     cap: Charge
-    stated: Stated | None = None
+    stated: EpsilonAtDelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from app.publications.repository import Found
 from app.publications.schemas import CitationIO, PublicationIn
 from app.releases import repository as releases
 from app.releases import results, visibility
-from app.releases.models import ReleaseRow, SampleRow
+from app.releases.models import ReleaseRow
 from app.releases.samples import check_room
 from app.security import audit
 from app.security.principals import Principal
@@ -181,7 +181,7 @@ def published(session: Session, publication_id: str) -> Found:
         return row, release, dataset
     if row.withdrawn_at is None:
         raise _unknown()
-    (newest,) = newest_versions(session, [row])
+    ((_, newest),) = versions_beside(session, [row])
     raise Gone(
         f"The publication was withdrawn: {row.reason}",
         extra={
@@ -206,33 +206,21 @@ def opened(database: Database, publication_id: str) -> BinaryIO:
         raise
 
 
-def newest_versions(session: Session, rows: list[PublicationRow]) -> list[str | None]:
-    """For each publication the newest published one of its series, if that is a later version."""
-    newest = {
-        row.series_id: row
-        for row in repository.published_in(session, [row.series_id for row in rows])
-    }
-    found = [newest.get(row.series_id) for row in rows]
-    return [
-        each.id if each is not None and each.version > row.version else None
-        for each, row in zip(found, rows, strict=True)
-    ]
-
-
-def earlier_versions(session: Session, rows: list[PublicationRow]) -> list[str | None]:
-    """For each publication the published version before it."""
-    published = repository.published_in(session, [row.series_id for row in rows])
-    return [
-        max(
-            (
-                (each.version, each.id)
-                for each in published
-                if each.series_id == row.series_id and each.version < row.version
-            ),
-            default=(0, None),
-        )[1]
-        for row in rows
-    ]
+def versions_beside(
+    session: Session, rows: list[PublicationRow]
+) -> list[tuple[str | None, str | None]]:
+    """For each publication the published version before it, and the newest of its series if that is
+    a later one."""
+    of_series: dict[str, list[PublicationRow]] = {}
+    for each in repository.published_in(session, [row.series_id for row in rows]):
+        of_series.setdefault(each.series_id, []).append(each)
+    beside = []
+    for row in rows:
+        published = of_series.get(row.series_id, [])
+        before = [each.id for each in published if each.version < row.version]
+        after = [each.id for each in published if each.version > row.version]
+        beside.append((before[-1] if before else None, after[-1] if after else None))
+    return beside
 
 
 def listing_of(row: PublicationRow) -> Listing:
@@ -266,7 +254,7 @@ def _drafted(session: Session, principal: Principal, form: PublicationIn) -> Pub
         state="publishing",
         citation=citation.model_dump(mode="json"),
         words=_words(citation),
-        samples=[sample.id for sample in samples],
+        samples=samples,
         created_at=now(),
     )
     session.add(row)
@@ -274,28 +262,22 @@ def _drafted(session: Session, principal: Principal, form: PublicationIn) -> Pub
     return row
 
 
-def _samples(session: Session, release: ReleaseRow, wanted: list[str] | None) -> list[SampleRow]:
+def _samples(session: Session, release: ReleaseRow, wanted: list[str] | None) -> list[str]:
+    """The ids of the samples to publish."""
     if wanted is None:
         first = releases.samples_of(session, [release.id])[release.id][:1]
         if not first or first[0].state != "succeeded":
             raise Conflict("The release has no sample; make one, and name it in `samples`.")
-        return first
-    found = []
+        return [first[0].id]
+    made = {sample.id for sample in releases.made_samples(session, release.id, wanted)}
     for place, sample_id in enumerate(wanted):
-        sample = session.get(SampleRow, sample_id)
-        if (
-            sample is None
-            or sample.release_id != release.id
-            or sample.state != "succeeded"
-            or sample_id in wanted[:place]
-        ):
+        if sample_id not in made or sample_id in wanted[:place]:
             raise Invalid.at(
                 f"/samples/{place}",
                 "This is no finished sample of the release, or it is named twice.",
                 "Send ids of samples of the release whose state is `succeeded`.",
             )
-        found.append(sample)
-    return found
+    return wanted
 
 
 def _series(

@@ -16,12 +16,10 @@ def publication(session: Session, found: Found) -> PublicationOut:
 
 def publications(session: Session, found: list[Found]) -> list[PublicationOut]:
     """Published ones, with the versions before and after them."""
-    rows = [row for row, _, _ in found]
-    newest = service.newest_versions(session, rows)
-    earlier = service.earlier_versions(session, rows)
+    beside = service.versions_beside(session, [row for row, _, _ in found])
     return [
         _publication(each, before, after)
-        for each, before, after in zip(found, earlier, newest, strict=True)
+        for each, (before, after) in zip(found, beside, strict=True)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
@@ -12,7 +12,7 @@ from app.access import reading
 from app.bundles.bundle import MEDIA_TYPE, open_bundle
 from app.bundles.contents import Subject
 from app.releases import service
-from app.routers.data import FILE_HEADERS, etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, TagHeader, etag_matches, file_headers
 from app.routers.dependencies import Caller, DatabaseDep, KeyringDep, SettingsDep
 from app.routers.description import refusing
 from app.routers.paths import ReleaseId
@@ -61,9 +61,7 @@ def get_bundle(
             " who see them."
         ),
     ] = False,
-    if_none_match: Annotated[
-        str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
-    ] = None,
+    if_none_match: TagHeader = None,
 ) -> Response:
     """Rows as CSV and Parquet, dictionary, noisy answers, certificate, ledger proof, metadata as
     Data Package, Croissant and DataCite, hashes and the service's signature of them.

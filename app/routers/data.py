@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Header
 
 from app.problems import RangeNotSatisfiable
+
+TagHeader = Annotated[
+    str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
+]
 
 # What `file_headers` sends, as the API page describes it.
 FILE_HEADERS: dict[str, Any] = {

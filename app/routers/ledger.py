@@ -20,7 +20,7 @@ from app.ledger.schemas import (
     VerificationOut,
 )
 from app.problems import PreconditionFailed, PreconditionRequired
-from app.routers.data import FILE_HEADERS, etag_matches, file_headers, gathered
+from app.routers.data import FILE_HEADERS, TagHeader, etag_matches, file_headers, gathered
 from app.routers.dependencies import Caller, DatabaseDep, ReadSession, WriteSession
 from app.routers.description import refusing
 from app.routers.paging import Page, PageQuery
@@ -167,9 +167,7 @@ def export_ledger(
     principal: Caller,
     session: ReadSession,
     database: DatabaseDep,
-    if_none_match: Annotated[
-        str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
-    ] = None,
+    if_none_match: TagHeader = None,
 ) -> Response:
     """The whole account, as `halftone export` writes it; `halftone verify --file` checks it.
 

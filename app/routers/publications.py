@@ -19,7 +19,7 @@ from app.publications import archive, linked_data, pages, repository, service, v
 from app.publications.archive import ListedFile
 from app.publications.schemas import PublicationIn, PublicationOut, WithdrawalIn
 from app.routers.anonymous import AnonymousReaders, Download, Reader
-from app.routers.data import FILE_HEADERS, byte_range, etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, TagHeader, byte_range, etag_matches, file_headers
 from app.routers.dependencies import (
     Custodian,
     DatabaseDep,
@@ -63,9 +63,6 @@ FormQuery = Annotated[
         alias="format",
         description="`json`, `jsonld` (DCAT-AP) or `html`; by the `Accept` header if omitted.",
     ),
-]
-TagHeader = Annotated[
-    str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
 ]
 
 

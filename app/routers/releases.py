@@ -47,7 +47,7 @@ from app.releases.schemas import (
     ReleaseState,
     VisibilityIn,
 )
-from app.routers.data import FILE_HEADERS, etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, TagHeader, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
     DatabaseDep,
@@ -470,9 +470,7 @@ def get_measurements(
             description="`csv` and `parquet` have a row for each noisy cell or quantile.",
         ),
     ] = "json",
-    if_none_match: Annotated[
-        str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
-    ] = None,
+    if_none_match: TagHeader = None,
 ) -> Response:
     """Every noisy answer that the release measured, with its error and cost.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app import erasure
@@ -15,7 +15,7 @@ from app.releases import downloads, sampling, service, views
 from app.releases import samples as sample_life
 from app.releases.downloads import Format, Rendering, StoredSample
 from app.releases.schemas import SampleIn, SampleOut
-from app.routers.data import FILE_HEADERS, etag_matches, file_headers
+from app.routers.data import FILE_HEADERS, TagHeader, etag_matches, file_headers
 from app.routers.dependencies import (
     Caller,
     DatabaseDep,
@@ -146,9 +146,6 @@ EscapeQuery = Annotated[
         description="CSV only: put `'` before text that a spreadsheet would run as a formula "
         "(starting with = + - @, tab or carriage return).",
     ),
-]
-TagHeader = Annotated[
-    str | None, Header(alias="If-None-Match", description="ETags that the caller has.")
 ]
 
 

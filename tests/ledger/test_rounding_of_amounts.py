@@ -9,8 +9,9 @@ import pytest
 from app.engine.privacy.accounting import delta_of
 from app.engine.privacy.loss import Accountant, Charge
 from app.ledger.accounts import Budget
+from app.ledger.as_epsilon import EpsilonAtDelta
 from app.ledger.schemas import AllowanceIn, GuaranteeIn
-from app.ledger.terms import Allowance, Stated, Terms
+from app.ledger.terms import Allowance, Terms
 
 # Just above a whole number of units: of 1e-12 of epsilon or rho, of 1e-18 of delta.
 EPSILON = "0.1000000000001"
@@ -42,7 +43,7 @@ def test_an_allowance_in_epsilon_is_the_rho_that_it_covers_at_its_delta() -> Non
         {"epsilon": EPSILON, "delta": "1e-6", "delta_for_approximate": DELTA}
     )
     allowance = granted.to_allowance(Accountant.ZCDP)
-    assert allowance.stated == Stated(10**11, 10**12)
+    assert allowance.stated == EpsilonAtDelta(10**11, 10**12)
     assert allowance.cap.delta == 10**11
     assert delta_of(allowance.cap.primary, 10**11) <= 10**12 - 10**11
     assert delta_of(allowance.cap.primary + 1, 10**11) > 10**12 - 10**11
